@@ -1,0 +1,216 @@
+"""Untyped data (TOML, JSON, option text) goes in; frozen, checked dataclasses come out. The only file with pydantic.
+
+Text with a unit is read by the unit type of its field (`Bytes`, `Seconds`, ...). A key that no field has, a bare number
+where a unit is needed and a value of the wrong type are errors that name the place and the right spelling.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from meshwright.base.errors import FileError, suggest
+from meshwright.base.units import DIMENSIONS, parse_quantity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+T = TypeVar("T")
+_NAKED: Final = frozenset({"share", "length", "count"})
+_LIMIT_BYTES: Final = 64 * 2**20
+_DEEPEST: Final = 64
+_ARGUMENTS_OF_A_MAPPING: Final = 2
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises IO010 when it is missing, a folder, too large or not UTF-8."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LIMIT_BYTES + 1)
+        if len(data) > _LIMIT_BYTES:
+            raise FileError(10, f"{path} is larger than {_LIMIT_BYTES >> 20} MiB", "is this the right file?")
+        return data.decode("utf-8-sig")
+    except OSError as problem:
+        raise FileError(10, f"cannot read {path}: {problem.strerror}", "check the path") from problem
+    except ValueError as problem:  # not UTF-8, or a name that no file can have
+        raise FileError(10, f"cannot read {path!s}: {problem}", "give a text file in UTF-8") from problem
+
+
+def read_toml(text: str, what: str) -> dict[str, Any]:
+    """Parse TOML. Raises IO011 with the place of the fault."""
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise FileError(11, f"{what} is not TOML: {problem}", "mend the line named above") from problem
+    if _too_deep(data):
+        raise FileError(11, f"{what} is nested deeper than {_DEEPEST} levels", "flatten it")
+    return data
+
+
+def read_json(text: str, what: str) -> Any:
+    """Parse JSON; `NaN` and `Infinity` are read, as Hugging Face configs hold them. Raises IO012."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise FileError(12, f"{what} is not JSON: {problem}", "mend the line named above") from problem
+    if _too_deep(data):
+        raise FileError(12, f"{what} is nested deeper than {_DEEPEST} levels", "flatten it")
+    return data
+
+
+def build(cls: type[T], data: object, what: str) -> T:
+    """A checked instance of `cls` (a frozen dataclass, or any type a field may have) from plain data.
+
+    what: the place to name in errors. Raises IO001..003 (quantities), IO013 (a wrong or missing value), IO015 (a key that
+    no field has), and what the dataclass itself raises.
+    """
+    resolved = _resolve(cls, data, what)
+    try:
+        return cast("T", _adapter(cls).validate_python(resolved))
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        place = ".".join([what, *(str(part) for part in first["loc"])])
+        raise FileError(13, f"{place}: {first['msg']}", _example(first)) from problem
+
+
+def set_path(record: T, path: str, text: str) -> T:
+    """`record` with the field at a dotted `path` replaced by `text`, read with its unit.
+
+    Raises IO014 (no such field), and the codes of `build`.
+    """
+    return cast("T", _set(type(record), record, path.split("."), text, path))
+
+
+def get_path(record: object, path: str) -> object:
+    """The value at a dotted `path` of dataclasses and mappings. Raises IO014."""
+    value = record
+    for part in path.split("."):
+        value = _child(value, part, path)
+    return value
+
+
+def _set(hint: Any, record: Any, parts: Sequence[str], text: str, path: str) -> Any:
+    head, *rest = parts
+    inner = _child(record, head, path)
+    child_hint = _child_hint(hint, record, head)
+    value = _set(child_hint, inner, rest, text, path) if rest else build(child_hint, _literal(child_hint, text), path)
+    if is_dataclass(record):
+        return replace(cast("Any", record), **{head: value})
+    return {**cast("Mapping[str, Any]", record), head: value}
+
+
+def _child(record: Any, part: str, path: str) -> Any:
+    known: list[str] = []
+    if is_dataclass(record):
+        known = [item.name for item in fields(record)]
+    elif isinstance(record, Mapping):
+        known = [str(key) for key in cast("Mapping[str, Any]", record)]
+    if part not in known:
+        raise FileError(14, f"{path}: there is no field {part!r}", suggest(part, known))
+    return getattr(record, part) if is_dataclass(record) else record[part]
+
+
+def _child_hint(hint: Any, record: object, part: str) -> Any:
+    if is_dataclass(record):
+        return _hints(type(record))[part]
+    arguments = get_args(_bare(hint))
+    mapped = len(arguments) == _ARGUMENTS_OF_A_MAPPING
+    return arguments[1] if mapped else type(cast("Mapping[str, object]", record)[part])
+
+
+def _literal(hint: Any, text: str) -> object:
+    """Option text as the plain value its field wants: text stays text, the rest is read as JSON when it can be."""
+    bare = _bare(hint)
+    if bare in DIMENSIONS or bare is str:
+        return text
+    if get_origin(bare) is tuple and not text.startswith("["):
+        return [item.strip() for item in text.split(",")]
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _resolve(hint: Any, value: Any, what: str) -> Any:
+    """Replace unit text by numbers, following the types; refuse unknown keys. The rest is pydantic's to check."""
+    bare = _bare(hint)
+    if value is None or bare is Any:
+        return value
+    if bare in DIMENSIONS:
+        return _quantity(DIMENSIONS[bare], value, what)
+    if is_dataclass(bare) and isinstance(value, Mapping):
+        return _resolve_record(bare, cast("Mapping[str, Any]", value), what)
+    origin, arguments = get_origin(bare), get_args(bare)
+    if origin is tuple and isinstance(value, Sequence) and not isinstance(value, str) and arguments:
+        items = cast("Sequence[Any]", value)
+        return [_resolve(arguments[0], item, f"{what}[{index}]") for index, item in enumerate(items)]
+    if isinstance(value, Mapping) and len(arguments) == _ARGUMENTS_OF_A_MAPPING:
+        pairs = cast("Mapping[str, Any]", value)
+        return {key: _resolve(arguments[1], item, f"{what}.{key}") for key, item in pairs.items()}
+    return cast("Any", value)
+
+
+def _resolve_record(cls: Any, data: Mapping[str, Any], what: str) -> Any:
+    hints = _hints(cls)
+    known = [item.name for item in fields(cls)]
+    for key in data:
+        if key not in hints or key not in known:
+            raise FileError(15, f"{what}: there is no field {key!r}", suggest(str(key), known))
+    return {key: _resolve(hints[key], value, f"{what}.{key}") for key, value in data.items()}
+
+
+def _quantity(dimension: str, value: Any, what: str) -> float | int:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise FileError(1, f"{what}: {value!r} is not a quantity", "write a number and its unit in quotes")
+    if isinstance(value, str) or dimension in _NAKED:
+        return parse_quantity(str(value), dimension, what)
+    if value == 0:
+        return value
+    return parse_quantity(repr(value), dimension, what)
+
+
+def _too_deep(data: Any) -> bool:
+    """Whether data of lists and tables is nested too deep for the functions here, which call themselves."""
+    level = [data]
+    for _ in range(_DEEPEST):
+        level = [inner for item in level for inner in _inside(item)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(item: Any) -> list[Any]:
+    if isinstance(item, dict):
+        return list(cast("dict[str, Any]", item).values())
+    return cast("list[Any]", item) if isinstance(item, list) else []
+
+
+def _bare(hint: Any) -> Any:
+    """The one real type of `X | None`; other hints as they are."""
+    if get_origin(hint) in {Union, UnionType}:
+        real = [item for item in get_args(hint) if item is not NoneType]
+        return real[0] if len(real) == 1 else hint
+    return hint
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+@cache
+def _adapter(cls: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)
+
+
+def _example(error: Any) -> str:
+    expected = re.sub(r"^Input should be ", "", str(error["msg"]))
+    return f"give {expected}" if expected != error["msg"] else "see the field's documentation"

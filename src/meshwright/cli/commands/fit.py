@@ -1,0 +1,50 @@
+"""`meshwright fit MODEL --on SYSTEM --tp N`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from meshwright.base.parse import build
+from meshwright.cli.nouns import model_of, system_of
+from meshwright.cli.options import (
+    ModelChoice,
+    Output,
+    changed,
+    model_options,
+    output_options,
+    set_option,
+    split_settings,
+    system_options,
+)
+from meshwright.cli.show import show
+from meshwright.scenarios.fit import FitOptions, fit, replica_layout
+
+
+@click.command("fit")
+@model_options
+@system_options
+@click.option("--tp", type=click.IntRange(min=1), default=1, show_default=True, help="Tensor parallel degree.")
+@click.option("--pp", type=click.IntRange(min=1), default=1, show_default=True, help="Pipeline stages.")
+@click.option("--ep", type=click.IntRange(min=1), default=1, show_default=True, help="Expert parallel degree over tp.")
+@click.option("--context", default="0", show_default=True, help="Positions cached per session, as in 32K.")
+@click.option("--sessions", type=int, default=None, help="Sessions resident [1 with --context].")
+@click.option("--workspace", default="2GiB", show_default=True, help="Kept free on every device (assumed).")
+@set_option
+@output_options
+def command(  # noqa: PLR0917 - options arrive by name
+    model: ModelChoice,
+    system: str,
+    settings: tuple[str, ...],
+    output: Output,
+    tp: int,
+    pp: int,
+    ep: int,
+    **given: Any,
+) -> int:
+    """Whether one replica fits, byte by byte on its fullest device, and how many sessions and tokens would."""
+    changes = split_settings(settings, ("model", "system", "layout"))
+    read = model_of(model, changes["model"])
+    layout = changed(replica_layout(read, tp, pp, ep), changes["layout"])
+    return show(fit(read, system_of(system, changes["system"]), layout, build(FitOptions, given, "fit")), output)

@@ -1,0 +1,119 @@
+"""The command `meshwright`: a command line goes in; an answer on stdout and an exit code come out.
+
+Exit codes: 0 yes, 1 the answer is no, 2 bad input, 101 our bug, 130 interrupted. Verbs are imported when they are
+named, so that `--help` loads neither numpy nor torch.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from meshwright._version import __version__
+from meshwright.base.errors import FileError, InternalError, MeshwrightError
+
+_VERBS: Final = {
+    "inspect": ("inspect", "What a model is: parameters, bytes, cached state and work per token."),
+    "fit": ("fit", "Whether a model fits a system at given degrees, byte by byte."),
+    "plan": ("plan", "Which layout to run: plan serve."),
+    "list": ("listing", "What the catalog knows, with sources."),
+    "study": ("study", "Packaged studies: list them, run one."),
+}
+_INTERRUPTED: Final = 130
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order of their table."""
+        _ = ctx
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a verb, or None."""
+        _ = ctx
+        if cmd_name not in _VERBS:
+            return None
+        module = import_module(f"meshwright.cli.commands.{_VERBS[cmd_name][0]}")
+        return module.command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs with their one line, without importing them."""
+        _ = ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, text) for verb, (_, text) in _VERBS.items()])
+
+
+@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="meshwright")
+def meshwright() -> None:
+    r"""Decide how large models run on accelerators.
+
+    \b
+    meshwright inspect Qwen/Qwen3-32B
+    meshwright plan serve Qwen/Qwen3-32B --on hgx-h100 --sessions 4 --context 32K --new-tokens 256
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command line and exit with its code. Every failure is one coded message, never a traceback."""
+    given = sys.argv[1:] if arguments is None else arguments
+    sys.exit(run(given))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of one command line, after its answer or its error is printed."""
+    try:
+        code: Any = meshwright.main(args=list(arguments), prog_name="meshwright", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as problem:
+        click.echo(problem.format_message())
+        return 0
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as problem:  # noqa: BLE001 - the last line of defence: a bug, too, is one coded message
+        return _fail(arguments, _coded(problem, arguments))
+    return code if isinstance(code, int) else 0
+
+
+def _coded(problem: Exception, arguments: list[str]) -> MeshwrightError:
+    """Any failure as a coded one; under -v a bug shows its trace instead."""
+    if isinstance(problem, MeshwrightError):
+        return problem
+    if isinstance(problem, click.ClickException):
+        return FileError(30, problem.format_message().rstrip("."), _help_line(problem))
+    if isinstance(problem, (MemoryError, RecursionError)):
+        return FileError(31, f"the input is too large: {type(problem).__name__}", "give a smaller one")
+    if {"-v", "--verbose"} & set(arguments):
+        raise problem
+    return InternalError(f"{type(problem).__name__}: {problem} (-v shows the trace)")
+
+
+def _fail(arguments: list[str], problem: MeshwrightError) -> int:
+    if _wants_json(arguments):
+        import json  # noqa: PLC0415 - --help must not pay for it
+
+        from meshwright.base.result import error_json  # noqa: PLC0415 - as json
+
+        click.echo(json.dumps(error_json(problem.code, problem.cause, problem.fix), indent=2))
+    click.echo(problem.message, err=True)
+    return problem.exit_code
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    """Whether the line asks for JSON, even when it could not be parsed."""
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    return any(item == "--format=json" or (item == "--format" and following == "json") for item, following in pairs)
+
+
+def _help_line(problem: click.ClickException) -> str:
+    context = getattr(problem, "ctx", None)
+    path = "meshwright" if context is None else context.command_path
+    return f"{path} --help shows what it takes"

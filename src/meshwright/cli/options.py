@@ -1,0 +1,125 @@
+"""Options that verbs share: decorators that pack them into one value each; and `--set`, for the noun it names."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from meshwright.base.errors import FileError, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Verb = Callable[..., int]
+
+T = TypeVar("T")
+FORMATS: Final = ("human", "json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Where and how an answer is printed. seed: of anything random; no answer of today draws a random number."""
+
+    style: str
+    file: str | None
+    quiet: bool
+    verbose: bool
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChoice:
+    """Which model, and how to read it."""
+
+    name: str
+    weights: str | None
+    download: bool
+
+
+def output_options(verb: Verb) -> Verb:
+    """--format, -o, -q, -v, --seed, as one argument `output`."""
+    decorators = (
+        click.option("--format", "style", type=click.Choice(FORMATS), default="human", help="How to print the answer."),
+        click.option("-o", "--output", "file", default=None, help="Write the answer to a file instead of stdout."),
+        click.option("-q", "--quiet", is_flag=True, help="Only the verdict."),
+        click.option("-v", "--verbose", is_flag=True, help="Log to stderr; show the trace of a bug."),
+        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of anything random."),
+    )
+    return _packed(verb, "output", Output, decorators)
+
+
+def model_options(verb: Verb) -> Verb:
+    """MODEL, --weights, --download, as one argument `model`."""
+    decorators = (
+        click.argument("name", metavar="MODEL"),
+        click.option("--weights", default=None, help="bf16, fp16 or fp32 instead of the config's quantization."),
+        click.option("--download", is_flag=True, help="Ask the Hugging Face hub when the id is nowhere else."),
+    )
+    return _packed(verb, "model", ModelChoice, decorators)
+
+
+def system_options(verb: Verb) -> Verb:
+    """--on."""
+    help_text = "A system: ID, 'ID xN' (N boxes), or a TOML file."
+    return click.option("--on", "system", required=True, metavar="SYSTEM", help=help_text)(verb)
+
+
+def set_option(verb: Verb) -> Verb:
+    """--set PATH=VALUE, repeatable."""
+    help_text = "Any field of model, system, job or layout by its dotted path, with its unit."
+    return click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help=help_text)(verb)
+
+
+def split_settings(settings: tuple[str, ...], nouns: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """`--set` values by noun: {"system": {"scale_up.latency": "1us"}}. Raises IO032 for a malformed or foreign one."""
+    found: dict[str, dict[str, str]] = {noun: {} for noun in nouns}
+    for path, value in pairs(settings):
+        noun, _, rest = path.partition(".")
+        if noun not in found:
+            raise FileError(32, f"--set {path}: {noun!r} is not one of {', '.join(nouns)}", suggest(noun, nouns))
+        if not rest:
+            raise FileError(32, f"--set {path}: a whole {noun}", f"name a field of it, as in --set {noun}.name=...")
+        found[noun][rest] = value
+    return found
+
+
+def pairs(settings: tuple[str, ...]) -> list[tuple[str, str]]:
+    """`PATH=VALUE` texts as pairs. Raises IO032 for one without an equals sign."""
+    found: list[tuple[str, str]] = []
+    for setting in settings:
+        path, equals, value = setting.partition("=")
+        if not equals or not path.strip():
+            raise FileError(32, f"--set {setting}: not PATH=VALUE", "write as in --set system.scale_up.latency=1us")
+        found.append((path.strip(), value.strip()))
+    return found
+
+
+def changed(noun: T, settings: Mapping[str, str]) -> T:
+    """A noun with every setting applied in turn."""
+    from meshwright.base.parse import set_path  # noqa: PLC0415 - pydantic is loaded only by verbs that need it
+
+    for path, value in settings.items():
+        noun = set_path(noun, path, value)
+    return noun
+
+
+def _packed(verb: Verb, name: str, cls: type, decorators: tuple[Callable[[Verb], Verb], ...]) -> Verb:
+    """`verb` with the options of `decorators`, handed over as one value of `cls` under `name`."""
+    own = tuple(item.name for item in fields(cls))
+
+    @wraps(verb)
+    def packed(**given: Any) -> int:
+        value = cls(**{key: given.pop(key) for key in own})
+        if isinstance(value, Output) and value.verbose:
+            logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+        return verb(**given, **{name: value})
+
+    wrapped: Verb = packed
+    for decorator in reversed(decorators):
+        wrapped = decorator(wrapped)
+    return wrapped

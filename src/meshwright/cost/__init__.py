@@ -1,0 +1,1 @@
+"""How long and how much: roofline, memory ledger, collectives, overlap, money, and the one estimator."""

@@ -1,0 +1,44 @@
+"""Devices and times go in; what was occupied, and what an on-time session costs, come out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from meshwright.base.numbers import Floats, Ints, N
+
+
+def occupied_gpu_s(devices: int, last_finish_s: N) -> N:
+    """Device-seconds from the common arrival to the last finish, idle devices included.
+
+    Source: chapter "Supernodes", equation 6-13.
+    """
+    return last_finish_s * devices
+
+
+def per_on_time_gpu_s(occupied_gpu_s: N, on_time_count: Any) -> N:
+    """Device-seconds per session that met the deadline; not a number where none did, never zero."""
+    served = np.where(np.asarray(on_time_count) > 0, on_time_count, np.nan)
+    return occupied_gpu_s / served
+
+
+def turns(replicas: Ints, sessions: int) -> Ints:
+    """[rows, sessions]: how many sessions a session's replica runs up to and with it.
+
+    Sessions are dealt round robin, and each replica runs one at a time. Source: chapter "Supernodes", section 6.7.1.
+    """
+    return np.arange(sessions)[None, :] // replicas[:, None] + 1
+
+
+def finish_s(service_s: N, turn: Any) -> N:
+    """Finish of a session that is the `turn`-th of its replica. Source: chapter "Supernodes", section 6.7.1."""
+    return service_s * turn
+
+
+def on_time_count(service_s: Floats, replicas: Ints, sessions: int, deadline_s: float | None) -> Ints:
+    """How many sessions finish by the deadline; all of them when there is none."""
+    if deadline_s is None:
+        return np.full(len(service_s), sessions, dtype=np.int64)
+    finish = finish_s(service_s[:, None], turns(replicas, sessions))
+    return np.count_nonzero(finish <= deadline_s, axis=1).astype(np.int64)

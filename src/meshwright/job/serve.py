@@ -1,0 +1,51 @@
+"""What is to be served goes in: sessions, their contexts, new tokens, a deadline; a checked `ServeJob` comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from meshwright.base.errors import JobError
+from meshwright.base.units import Seconds, Share, Tokens
+
+Discipline: TypeAlias = Literal["fifo"]
+_MOST_SESSIONS: Final = 10_000
+_MOST_TOKENS: Final = 2**31
+_ALL: Final = Share(1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeJob:
+    """Sessions that arrive together.
+
+    context: tokens cached per session before the first step.   new_tokens: decode steps each session wants.
+    deadline: seconds from arrival to a session's last token; None when there is none.   on_time: share of the sessions
+    that must meet it.   discipline: `fifo` runs one session at a time per replica, in turn.
+    """
+
+    sessions: int
+    context: Tokens
+    new_tokens: Tokens
+    deadline: Seconds | None = None
+    on_time: Share = _ALL
+    discipline: Discipline = "fifo"
+
+    @property
+    def last_position(self) -> int:
+        """Positions cached per session when it ends: what memory must hold."""
+        return self.context + self.new_tokens
+
+
+def checked(job: ServeJob) -> ServeJob:
+    """The job itself, once its numbers make sense. Raises JOB001 (sizes), JOB002 (deadline)."""
+    for name, value, most in (
+        ("sessions", job.sessions, _MOST_SESSIONS),
+        ("context", job.context, _MOST_TOKENS),
+        ("new_tokens", job.new_tokens, _MOST_TOKENS),
+    ):
+        least = 0 if name == "context" else 1
+        if not least <= value <= most:
+            raise JobError(1, f"{name} is {value}", f"give between {least} and {most}")
+    if job.deadline is not None and job.deadline <= 0:
+        raise JobError(2, f"the deadline is {job.deadline:g} s", "give a deadline above zero, as in 130ms")
+    return job

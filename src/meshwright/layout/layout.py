@@ -1,0 +1,75 @@
+"""One layout: degrees of the mesh axes and what goes with them; its id, and its reading from `k=v,...`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, TypeAlias
+
+from meshwright.base.errors import LayoutError, suggest
+from meshwright.base.parse import build
+from meshwright.layout.axes import MESH_AXES, world_size
+
+AttentionCopies: TypeAlias = Literal["data_parallel", "replicated"]
+_ID_FIELDS: Final = ("replicas", "dp_replicate", "dp_shard", "tp", "cp", "pp", "ep", "etp")
+_ALWAYS: Final = frozenset({"replicas", "tp", "pp"})
+_RANGE_OF_DEGREES: Final = (1, 1_000_000)
+_RANGE_OF_ZERO: Final = (0, 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Degrees of the axes (see `axes`) and the choices that belong to them.
+
+    sp: activations between blocks are sharded over the tp group.   zero: state sharded over dp_shard (0 none, 1
+    optimizer, 2 gradients, 3 parameters).   attention: whether attention copies see other samples, or the same.
+    schedule, recompute, offload: registry names; None and "none" where a job has no such choice.
+    """
+
+    replicas: int = 1
+    tp: int = 1
+    sp: bool = False
+    cp: int = 1
+    pp: int = 1
+    virtual_stages: int = 1
+    ep: int = 1
+    etp: int = 1
+    dp_shard: int = 1
+    dp_replicate: int = 1
+    zero: int = 0
+    schedule: str | None = None
+    micro_batch: int = 1
+    recompute: str = "none"
+    offload: str = "none"
+    attention: AttentionCopies = "replicated"
+
+    @property
+    def id(self) -> str:
+        """`replicas=4,tp=2,pp=1`: replicas, tp and pp always, the other degrees when they are not 1."""
+        pairs = ((name, getattr(self, name)) for name in _ID_FIELDS)
+        return ",".join(f"{name}={value}" for name, value in pairs if name in _ALWAYS or value != 1)
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of all replicas."""
+        return world_size({axis: getattr(self, axis) for axis in MESH_AXES})
+
+
+def read_fixed(text: str) -> dict[str, Any]:
+    """`tp=4,pp=2` as checked fields of a layout.
+
+    Raises LAY001 for a field that no layout has or a degree out of range, IO013 for a value of the wrong type.
+    """
+    known = [item.name for item in fields(Layout)]
+    given: dict[str, Any] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or name not in known:
+            raise LayoutError(1, f"--layout {pair}: not a field of a layout", suggest(name, known))
+        given[name] = value
+    layout = build(Layout, given, "layout")
+    for name in given:
+        value = getattr(layout, name)
+        least, most = _RANGE_OF_ZERO if name == "zero" else _RANGE_OF_DEGREES
+        if type(value) is int and not least <= value <= most:
+            raise LayoutError(1, f"--layout {name}={value}: out of range", f"give {name} from {least} to {most}")
+    return {name: getattr(layout, name) for name in given}

@@ -1,0 +1,67 @@
+"""Ranks and coordinates of a layout, and the groups along each axis: plain integers in, plain integers out."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+from meshwright.layout.axes import EXPERT_AXES, MESH_AXES, stage_ranks
+
+if TYPE_CHECKING:
+    from meshwright.layout.layout import Layout
+
+
+def coordinates(layout: Layout, rank: int) -> dict[str, int]:
+    """The coordinate of a rank along every axis; `ep` and `etp` are those of its stage's second view.
+
+    Row-major: the innermost axis (`tp`) varies fastest.
+    """
+    found: dict[str, int] = {}
+    rest = rank
+    for axis in reversed(MESH_AXES):
+        rest, found[axis] = divmod(rest, getattr(layout, axis))
+    inside = rank_in_stage(layout, found)
+    found["etp"] = inside % layout.etp
+    found["ep"] = inside // layout.etp % layout.ep
+    return found
+
+
+def rank_of(layout: Layout, place: dict[str, int]) -> int:
+    """The rank at coordinates along the axes that multiply ranks."""
+    rank = 0
+    for axis in MESH_AXES:
+        rank = rank * getattr(layout, axis) + place[axis]
+    return rank
+
+
+def rank_in_stage(layout: Layout, place: dict[str, int]) -> int:
+    """A rank's number among those of its stage and replica: over (dp_replicate, dp_shard, cp, tp)."""
+    number = 0
+    for axis in ("dp_replicate", "dp_shard", "cp", "tp"):
+        number = number * getattr(layout, axis) + place[axis]
+    return number
+
+
+def groups(layout: Layout, axis: str) -> tuple[tuple[int, ...], ...]:
+    """Every communication group along an axis: ranks in the order of their coordinate on it."""
+    others: dict[tuple[int, ...], list[int]] = {}
+    for rank in range(layout.world_size):
+        place = coordinates(layout, rank)
+        key = _group_key(layout, place, axis)
+        others.setdefault(key, []).append(rank)
+    return tuple(tuple(ranks) for _, ranks in sorted(others.items()))
+
+
+def _group_key(layout: Layout, place: dict[str, int], axis: str) -> tuple[int, ...]:
+    if axis not in EXPERT_AXES:
+        return tuple(place[name] for name in MESH_AXES if name != axis)
+    ranks = stage_ranks(layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp)
+    copy = rank_in_stage(layout, place) // (layout.ep * layout.etp)
+    stage = (place["replicas"], place["pp"], copy if ranks > layout.ep * layout.etp else 0)
+    return (*stage, *(place[name] for name in EXPERT_AXES if name != axis))
+
+
+def all_places(layout: Layout) -> tuple[dict[str, int], ...]:
+    """Coordinates of every rank along the axes that multiply ranks, in rank order."""
+    sizes = [range(getattr(layout, axis)) for axis in MESH_AXES]
+    return tuple(dict(zip(MESH_AXES, place, strict=True)) for place in product(*sizes))

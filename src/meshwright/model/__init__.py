@@ -1,0 +1,1 @@
+"""The first noun, `Model`: layers, shapes, attention and expert structure, read from a `config.json`."""

@@ -1,0 +1,157 @@
+"""What decoder families share: sizes, heads, windows and formats read from a config, and the `Model` made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from meshwright.base.errors import ModelError
+from meshwright.base.result import Defaulted
+from meshwright.model.feed_forwards import Experts
+from meshwright.model.formats import Format, plain_format
+from meshwright.model.model import Block, Model, Rope, group_blocks, parameter_counts
+from meshwright.model.quantization import read_quantization
+
+if TYPE_CHECKING:
+    from meshwright.model.config import Fields
+
+_MOST_LAYERS: Final = 10_000
+_MOST_PARAMETERS: Final = 10**16
+_FULL: Final = "full_attention"
+_SLIDING: Final = "sliding_attention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heads:
+    """Heads of grouped-query attention."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+
+def read_layers(fields: Fields, default: int) -> int:
+    """Number of blocks. Raises MOD012 beyond what any model has."""
+    layers = fields.integer("num_hidden_layers", default=default)
+    if layers > _MOST_LAYERS:
+        raise ModelError(12, f"num_hidden_layers is {layers}", f"give at most {_MOST_LAYERS}")
+    return layers
+
+
+def read_heads(fields: Fields, hidden: int, *, heads: int, kv_heads: int | None, head_dim: int | None = None) -> Heads:
+    """Query heads, KV heads and head width.
+
+    `kv_heads` None means as many as query heads, which null means in every family; `head_dim` None means
+    hidden // heads, which null means there. Raises MOD007 when the KV heads do not divide the query heads, MOD008 when
+    the width of a head cannot be derived.
+    """
+    count = fields.integer("num_attention_heads", default=heads)
+    said = "num_key_value_heads" in fields.data
+    kv_count = fields.derived("num_key_value_heads", default=count if said or kv_heads is None else kv_heads)
+    if count % kv_count:
+        cause = f"num_key_value_heads={kv_count} does not divide num_attention_heads={count}"
+        raise ModelError(7, cause, "every KV head serves the same number of query heads")
+    if head_dim is not None:
+        return Heads(heads=count, kv_heads=kv_count, head_dim=fields.integer("head_dim", default=head_dim))
+    if fields.data.get("head_dim") is None and hidden % count:
+        cause = f"head_dim is missing, and num_attention_heads={count} does not divide hidden_size={hidden}"
+        raise ModelError(8, cause, "add head_dim to the config")
+    return Heads(heads=count, kv_heads=kv_count, head_dim=fields.derived("head_dim", default=hidden // count))
+
+
+def read_windows(fields: Fields, layers: int, *, size: int | None, first: int = 0) -> list[int | None]:
+    """The window of each layer: `size` on the layers that `layer_types` calls sliding, else on those from `first` on.
+
+    Raises MOD009 for a kind of layer that is not known, a count that is not that of the layers, and a sliding layer
+    without a size. Source: transformers 5.24, cache_utils.get_layer_types_and_kwargs, which shapes the cache so for
+    every family.
+    """
+    kinds = fields.words("layer_types")
+    if kinds is None:
+        return [size if layer >= first else None for layer in range(layers)]
+    unknown = sorted(set(kinds) - {_FULL, _SLIDING})
+    if unknown:
+        raise ModelError(9, f"{fields.family}: layer_types holds {unknown[0]!r}", f"give {_FULL} or {_SLIDING}")
+    if len(kinds) != layers:
+        cause = f"{fields.family}: layer_types has {len(kinds)} entries for {layers} layers"
+        raise ModelError(9, cause, "give one entry a layer")
+    if size is None and _SLIDING in kinds:
+        cause = f"{fields.family}: layer_types holds {_SLIDING}, and no window is in use"
+        raise ModelError(9, cause, "give sliding_window, with use_sliding_window true where the family has it")
+    return [size if kind == _SLIDING else None for kind in kinds]
+
+
+def read_sliding_window(fields: Fields) -> int | None:
+    """The window of a Qwen-style config, which `use_sliding_window` switches on."""
+    if not fields.flag("use_sliding_window", default=False):
+        return None
+    return fields.optional("sliding_window", default=4096)
+
+
+def read_later_windows(fields: Fields, layers: int) -> list[int | None]:
+    """The window of each layer of a Qwen-style config whose first `max_window_layers` see every position."""
+    size = read_sliding_window(fields)
+    settled = size is None or fields.words("layer_types") is not None
+    first = 0 if settled else fields.integer("max_window_layers", default=28, least=0)
+    return read_windows(fields, layers, size=size, first=first)
+
+
+def read_experts(fields: Fields, width: int, count: int, *, top_k: int) -> Experts:
+    """A mixture of `count` without shared experts. Raises MOD010 when a token would visit more than there are."""
+    visits = fields.integer("num_experts_per_tok", default=top_k)
+    if visits > count:
+        cause = f"num_experts_per_tok={visits} is more than the {count} experts"
+        raise ModelError(10, cause, f"give num_experts_per_tok <= {count}")
+    return Experts(experts=count, top_k=visits, intermediate=width)
+
+
+def decoder(fields: Fields, name: str, *, hidden: int, vocab: int, blocks: list[Block], positions: int) -> Model:
+    """The `Model` of a decoder whose embedding, head, positions and formats follow the usual field names.
+
+    Raises MOD012 beyond what any model has, MOD013 for layers described one by one, MOD020..MOD022 for formats.
+    """
+    if fields.data.get("per_layer_config") is not None:
+        cause = f"{fields.family}: per_layer_config gives single layers shapes of their own, which are not read"
+        raise ModelError(13, cause, "leave it out to plan with the same shapes in every layer")
+    plain = _read_plain(fields)
+    weights, notes = read_quantization(fields, plain)
+    model = Model(
+        name=name,
+        family=fields.family,
+        hidden=hidden,
+        vocab=vocab,
+        tied=fields.flag("tie_word_embeddings", default=False),
+        groups=group_blocks(blocks),
+        max_positions=fields.integer("max_position_embeddings", default=positions),
+        rope=_read_rope(fields),
+        weights=weights,
+        plain=plain,
+        kv=plain,
+        defaulted=tuple(fields.defaulted),
+        notes=(*fields.notes, *notes),
+    )
+    total = parameter_counts(model)["total"]
+    if total > _MOST_PARAMETERS:
+        raise ModelError(12, f"the config describes {total:.3g} parameters", "check its sizes: no model is that large")
+    return model
+
+
+def _read_plain(fields: Fields) -> Format:
+    said = fields.text("dtype", "torch_dtype")
+    if said is not None:
+        return plain_format(said)
+    origin = "assumed: serving engines load a config without a dtype in bf16"
+    fields.defaulted.append(Defaulted(field="torch_dtype", value="bfloat16", origin=origin))
+    return plain_format("bfloat16")
+
+
+def _read_rope(fields: Fields) -> Rope | None:
+    scaling = fields.section("rope_scaling") or fields.section("rope_parameters")
+    if scaling is None:
+        return None
+    original = scaling.number("original_max_position_embeddings")
+    return Rope(
+        kind=scaling.text("rope_type", "type") or "default",
+        factor=scaling.number("factor"),
+        original_positions=None if original is None else int(original),
+    )

@@ -1,0 +1,53 @@
+"""Llama: grouped-query attention, optional biases, SwiGLU. Defaults: transformers 5.24 `LlamaConfig`.
+
+Read more freely than by that class: it refuses heads that do not divide the hidden size even beside a `head_dim`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.model.config import shown
+from meshwright.model.families._common import decoder, read_heads, read_layers, read_windows
+from meshwright.model.feed_forwards import Dense
+from meshwright.model.mixers import Attention
+from meshwright.model.model import Block, Model
+
+if TYPE_CHECKING:
+    from meshwright.model.config import Fields
+
+
+def read(fields: Fields, name: str) -> Model:
+    """A `Model` from the fields of a `llama` config."""
+    hidden = fields.integer("hidden_size", default=4096)
+    heads = read_heads(fields, hidden, heads=32, kv_heads=None)
+    bias = fields.flag("attention_bias", default=False)
+    width = fields.integer("intermediate_size", default=11008)
+    dense = Dense(intermediate=width, bias=fields.flag("mlp_bias", default=False))
+    blocks = [
+        Block(
+            mixer=Attention(
+                heads=heads.heads,
+                kv_heads=heads.kv_heads,
+                head_dim=heads.head_dim,
+                window=window,
+                qkv_bias=bias,
+                out_bias=bias,
+            ),
+            feed_forward=dense,
+        )
+        for window in _read_windows(fields)
+    ]
+    vocab = fields.integer("vocab_size", default=32000)
+    return decoder(fields, name, hidden=hidden, vocab=vocab, blocks=blocks, positions=2048)
+
+
+def _read_windows(fields: Fields) -> list[int | None]:
+    """Windows only where `layer_types` asks for them: a `sliding_window` alone changes no mask of this family."""
+    layers = read_layers(fields, default=32)
+    size = fields.data.get("sliding_window")
+    if fields.words("layer_types") is not None:
+        return read_windows(fields, layers, size=None if size is None else fields.integer("sliding_window"))
+    if size is not None:
+        fields.notes.append(f"sliding_window={shown(size)} is not used: llama layers see every position")
+    return [None] * layers

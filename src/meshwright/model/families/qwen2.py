@@ -1,0 +1,34 @@
+"""Qwen2 and Qwen2.5: biases on q, k and v, windows on the later layers when asked.
+
+Defaults: transformers 5.24 `Qwen2Config`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.model.families._common import decoder, read_heads, read_later_windows, read_layers
+from meshwright.model.feed_forwards import Dense
+from meshwright.model.mixers import Attention
+from meshwright.model.model import Block, Model
+
+if TYPE_CHECKING:
+    from meshwright.model.config import Fields
+
+
+def read(fields: Fields, name: str) -> Model:
+    """A `Model` from the fields of a `qwen2` config."""
+    hidden = fields.integer("hidden_size", default=4096)
+    heads = read_heads(fields, hidden, heads=32, kv_heads=32)
+    dense = Dense(intermediate=fields.integer("intermediate_size", default=22016))
+    blocks = [
+        Block(
+            mixer=Attention(
+                heads=heads.heads, kv_heads=heads.kv_heads, head_dim=heads.head_dim, window=window, qkv_bias=True
+            ),
+            feed_forward=dense,
+        )
+        for window in read_later_windows(fields, read_layers(fields, default=32))
+    ]
+    vocab = fields.integer("vocab_size", default=151936)
+    return decoder(fields, name, hidden=hidden, vocab=vocab, blocks=blocks, positions=32768)

@@ -1,0 +1,69 @@
+"""Feed-forward layers: the half of a block that works on each token alone. Shapes go in; weights come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from meshwright.model.tensors import Dim, Part, Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dense:
+    """gate, up and down projections (SwiGLU and its kin); without `gated` only up and down."""
+
+    intermediate: int
+    gated: bool = True
+    bias: bool = False
+
+    def weights(self, hidden: int, name: str = "mlp", part: Part = "feed_forward") -> tuple[Tensor, ...]:
+        """[out, in] matrices as Hugging Face stores them, then their biases [out]."""
+        width = Dim(role="intermediate", size=self.intermediate)
+        shapes = _projections(width, Dim(role="hidden", size=hidden), gated=self.gated)
+        found = [
+            Tensor(name=f"{name}.{key}.weight", part=part, dims=dims, quantized=True) for key, dims in shapes.items()
+        ]
+        if self.bias:
+            found += [Tensor(name=f"{name}.{key}.bias", part=part, dims=dims[:1]) for key, dims in shapes.items()]
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """A mixture of `experts`, of which each token visits `top_k`; `shared` works on every token beside them.
+
+    shared_gate: a learned weight of the shared expert's output, counted with the router.
+    """
+
+    experts: int
+    top_k: int
+    intermediate: int
+    gated: bool = True
+    shared: Dense | None = None
+    shared_gate: bool = False
+
+    def weights(self, hidden: int) -> tuple[Tensor, ...]:
+        """Router [experts, in], expert matrices [experts, out, in], and the shared expert with its gate [1, in]."""
+        plain = Dim(role="hidden", size=hidden)
+        count = Dim(role="experts", size=self.experts)
+        width = Dim(role="expert_intermediate", size=self.intermediate)
+        routes = Dim(role="routes", size=self.experts)
+        found = [Tensor(name="mlp.gate.weight", part="router", dims=(routes, plain))]
+        found += [
+            Tensor(name=f"mlp.experts.{key}.weight", part="experts", dims=(count, *dims), quantized=True)
+            for key, dims in _projections(width, plain, gated=self.gated).items()
+        ]
+        if self.shared is not None:
+            found += self.shared.weights(hidden, "mlp.shared_expert", "experts")
+        if self.shared_gate:
+            gate_dims = (Dim(role="routes", size=1), plain)
+            found.append(Tensor(name="mlp.shared_expert_gate.weight", part="router", dims=gate_dims))
+        return tuple(found)
+
+
+FeedForward: TypeAlias = Dense | Experts
+
+
+def _projections(width: Dim, plain: Dim, *, gated: bool) -> dict[str, tuple[Dim, Dim]]:
+    gate = {"gate_proj": (width, plain)} if gated else {}
+    return {**gate, "up_proj": (width, plain), "down_proj": (plain, width)}

@@ -1,0 +1,72 @@
+"""Token mixers: the half of a block that reads other positions. Shapes go in; weights and per-token state come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from meshwright.model.tensors import Dim, Part, Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Grouped-query attention (heads == kv_heads is multi-head, kv_heads == 1 is multi-query).
+
+    window: positions a token may look back at, itself included; None is all of them.
+    qkv_bias, out_bias: biases on q, k and v, and on o.   qk_norm: a norm of width head_dim on queries and keys.
+    output_gate: q_proj also makes a gate, twice as wide.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    window: int | None = None
+    qkv_bias: bool = False
+    out_bias: bool = False
+    qk_norm: Literal["none", "head"] = "none"
+    output_gate: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The word of `kv_bytes_per_token_by_kind`."""
+        return "full_attention" if self.window is None else "sliding_attention"
+
+    def weights(self, hidden: int) -> tuple[Tensor, ...]:
+        """q, k, v, o projections with biases and q/k norms; matrices are [out, in] as Hugging Face stores them."""
+        width = self.head_dim * (2 if self.output_gate else 1)
+        queries = Dim(role="heads", size=self.heads * width, grain=width)
+        values = Dim(role="heads", size=self.heads * self.head_dim, grain=self.head_dim)
+        keys, plain = self._keys(), Dim(role="hidden", size=hidden)
+        inputs = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
+        found = [_matrix(f"self_attn.{name}", (out, plain)) for name, out in inputs.items()]
+        found.append(_matrix("self_attn.o_proj", (plain, values)))
+        if self.qkv_bias:
+            found += [_vector(f"self_attn.{name}.bias", "attention", out) for name, out in inputs.items()]
+        if self.out_bias:
+            found.append(_vector("self_attn.o_proj.bias", "attention", plain))
+        if self.qk_norm == "head":
+            normed = Dim(role="head_dim", size=self.head_dim)
+            found += [_vector(f"self_attn.{name}.weight", "norms", normed) for name in ("q_norm", "k_norm")]
+        return tuple(found)
+
+    def token_state(self) -> tuple[Tensor, ...]:
+        """What one cached position adds: a key and a value of every KV head."""
+        return tuple(_vector(name, "kv_cache", self._keys()) for name in ("key_cache", "value_cache"))
+
+    def session_state(self) -> tuple[Tensor, ...]:
+        """State of fixed size a session keeps whatever its length: none here (recurrent mixers have it)."""
+        return ()
+
+    def _keys(self) -> Dim:
+        return Dim(role="kv_heads", size=self.kv_heads * self.head_dim, grain=self.head_dim)
+
+
+Mixer: TypeAlias = Attention
+
+
+def _matrix(name: str, dims: tuple[Dim, Dim]) -> Tensor:
+    return Tensor(name=f"{name}.weight", part="attention", dims=dims, quantized=True)
+
+
+def _vector(name: str, part: Part, dim: Dim) -> Tensor:
+    return Tensor(name=name, part=part, dims=(dim,))

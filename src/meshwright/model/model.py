@@ -1,0 +1,183 @@
+"""A model is a sequence of block groups, each a mixer and a feed-forward, between an embedding and a head.
+
+Everything later (memory, messages, time) is read off the tensors listed here, by block kind: blocks with the same
+mixer, feed-forward and norms are one kind, however they alternate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
+from typing import Literal
+
+from meshwright.base.errors import ModelError
+from meshwright.base.result import Defaulted, Source
+from meshwright.model.feed_forwards import FeedForward
+from meshwright.model.formats import BF16, Format
+from meshwright.model.mixers import Mixer
+from meshwright.model.tensors import PARTS, Dim, Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One kind of block. `norms` are the names of its norms of the model's width."""
+
+    mixer: Mixer
+    feed_forward: FeedForward
+    norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockGroup:
+    """`count` equal blocks that follow each other."""
+
+    count: int
+    block: Block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """A part that the text decoder does not run, counted apart. `parameters` is None when its shapes are not read."""
+
+    name: Literal["vision", "mtp", "buffers"]
+    parameters: int | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rope:
+    """How positions were stretched, as the config says it; only reported, never computed with."""
+
+    kind: str
+    factor: float | None
+    original_positions: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """Shapes and formats of one decoder.
+
+    weights: format of the matrices a quantization covers.   plain: format of everything else, and of activations.
+    kv: format of the cached keys and values.   max_positions: longest context the config claims, None when unknown.
+    """
+
+    name: str
+    family: str
+    hidden: int
+    vocab: int
+    tied: bool
+    groups: tuple[BlockGroup, ...]
+    norm: Literal["rms", "layer"] = "rms"
+    max_positions: int | None
+    rope: Rope | None = None
+    weights: Format = BF16
+    plain: Format = BF16
+    kv: Format = BF16
+    apart: tuple[Apart, ...] = ()
+    defaulted: tuple[Defaulted, ...] = ()
+    source: Source | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def layers(self) -> int:
+        """Number of blocks."""
+        return sum(group.count for group in self.groups)
+
+    @property
+    def kinds(self) -> tuple[Block, ...]:
+        """The distinct blocks, in order of first use."""
+        return tuple(dict.fromkeys(group.block for group in self.groups))
+
+    @property
+    def kind_of_layer(self) -> tuple[int, ...]:
+        """For each layer, the index of its block in `kinds`."""
+        index = {block: place for place, block in enumerate(self.kinds)}
+        return tuple(chain.from_iterable([index[group.block]] * group.count for group in self.groups))
+
+    @property
+    def kind_counts(self) -> tuple[int, ...]:
+        """How many layers each kind has."""
+        layers = self.kind_of_layer
+        return tuple(layers.count(place) for place in range(len(self.kinds)))
+
+    def format_of(self, tensor: Tensor) -> Format:
+        """The format a weight is stored in."""
+        return self.weights if tensor.quantized else self.plain
+
+
+def group_blocks(blocks: list[Block]) -> tuple[BlockGroup, ...]:
+    """Blocks in layer order as runs of equal ones. Raises MOD011 when there is none."""
+    if not blocks:
+        raise ModelError(11, "the model has no layers", "give num_hidden_layers >= 1")
+    groups: list[BlockGroup] = []
+    for block in blocks:
+        if groups and groups[-1].block == block:
+            groups[-1] = replace(groups[-1], count=groups[-1].count + 1)
+        else:
+            groups.append(BlockGroup(count=1, block=block))
+    return tuple(groups)
+
+
+@cache
+def block_weights(model: Model, kind: int) -> tuple[Tensor, ...]:
+    """The weights of one block of a kind."""
+    block = model.kinds[kind]
+    norms = chain.from_iterable(_norm(name, model) for name in block.norms)
+    return (*block.mixer.weights(model.hidden), *block.feed_forward.weights(model.hidden), *norms)
+
+
+@cache
+def first_weights(model: Model) -> tuple[Tensor, ...]:
+    """What the first stage holds beside its blocks: the token embedding."""
+    return (Tensor(name="embed_tokens.weight", part="embedding", dims=_vocabulary(model)),)
+
+
+@cache
+def last_weights(model: Model) -> tuple[Tensor, ...]:
+    """What the last stage holds beside its blocks: the final norm and the head (the embedding's storage when tied)."""
+    alias = "embed_tokens.weight" if model.tied else None
+    head = Tensor(name="lm_head.weight", part="head", dims=_vocabulary(model), alias=alias)
+    return (*_norm("norm", model), head)
+
+
+def parameter_counts(model: Model) -> dict[str, int]:
+    """Parameters by part and `total`; a tied head counts once, under `embedding`."""
+    counts = dict.fromkeys(PARTS, 0)
+    for tensor, copies in _all_weights(model):
+        counts[tensor.part] += copies * tensor.elements
+    return {"total": sum(counts.values()), **counts}
+
+
+def parameter_bytes(model: Model) -> dict[str, int]:
+    """Stored bytes by part and `total`, scales included, each tensor whole."""
+    sizes = dict.fromkeys(PARTS, 0)
+    for tensor, copies in _all_weights(model):
+        sizes[tensor.part] += copies * int(model.format_of(tensor).stored_bytes(tensor.shape))
+    return {"total": sum(sizes.values()), **sizes}
+
+
+def format_bytes(model: Model) -> dict[str, int]:
+    """Stored bytes by number format."""
+    sizes: dict[str, int] = {}
+    for tensor, copies in _all_weights(model):
+        stored = model.format_of(tensor)
+        sizes[stored.name] = sizes.get(stored.name, 0) + copies * int(stored.stored_bytes(tensor.shape))
+    return sizes
+
+
+def _all_weights(model: Model) -> list[tuple[Tensor, int]]:
+    ends = [(tensor, 1) for tensor in (*first_weights(model), *last_weights(model)) if tensor.alias is None]
+    counts = model.kind_counts
+    blocks = [(tensor, counts[kind]) for kind in range(len(counts)) for tensor in block_weights(model, kind)]
+    return ends + blocks
+
+
+def _vocabulary(model: Model) -> tuple[Dim, ...]:
+    return (Dim(role="vocab", size=model.vocab), Dim(role="hidden", size=model.hidden))
+
+
+def _norm(name: str, model: Model) -> tuple[Tensor, ...]:
+    width = (Dim(role="hidden", size=model.hidden),)
+    suffixes = ("weight",) if model.norm == "rms" else ("weight", "bias")
+    return tuple(Tensor(name=f"{name}.{suffix}", part="norms", dims=width) for suffix in suffixes)

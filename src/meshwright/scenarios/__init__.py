@@ -1,0 +1,1 @@
+"""One question a file; each takes the four nouns and returns a `Result`."""

@@ -1,0 +1,124 @@
+"""Rows of a serving table go in, best first; candidates of the front door come out, each with why it is out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from meshwright.base.result import Candidate, Excluded
+from meshwright.base.units import show_seconds
+from meshwright.cost.estimate import Step, estimate_step, flops, read_bytes
+from meshwright.cost.money import finish_s, turns
+from meshwright.job.serve import ServeJob
+from meshwright.model.model import Model
+from meshwright.scenarios._serving_table import ServeOptions, ServingTable
+from meshwright.scenarios.fit import capacity_exclusion, memory_row
+from meshwright.search.rank import order
+from meshwright.system.system import System
+from meshwright.workload.batches import prefill
+
+
+def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
+    model: Model, system: System, job: ServeJob, options: ServeOptions, table: ServingTable, ranked: list[int]
+) -> tuple[Candidate, ...]:
+    """Every row as a candidate; numbers of a row against a rule are null."""
+    prompt = estimate_step(model, system, table.layouts, prefill(max(job.context, 1)), options.assumptions)
+    columns: dict[str, Any] = {
+        "step_time_s": table.first.total_s,
+        "local_time_s": table.first.local_s,
+        "exchange_time_s": table.first.exchange_s,
+        "service_time_s": table.service_s,
+        "last_finish_s": table.last_finish_s,
+        "on_time_count": table.on_time_count,
+        "cost_gpu_s": table.cost_gpu_s,
+        "cost_per_on_time_gpu_s": table.cost_per_on_time_gpu_s,
+        "idle_devices": table.idle,
+        "sessions_per_replica": table.resident,
+        "read_bytes_per_step": read_bytes(table.first),
+        "flops_per_step": flops(table.first),
+        "prefill_time_s": prompt.total_s,
+    }
+    finishes = finish_s(table.service_s[:, None], turns(table.layouts.degree("replicas"), job.sessions))
+    nearest = _smallest_that_fits(table)
+    found: list[Candidate] = []
+    for row in ranked:
+        memory = memory_row(table.ledger, row, system, counted=True)
+        layout = table.layouts.row(row)
+        known = bool(table.valid[row])
+        measures: dict[str, Any] = {name: _cell(column, row, known=known) for name, column in columns.items()}
+        measures["finish_times_s"] = finishes[row].tolist() if known else []
+        measures["groups"] = _groups(table.first, layout.tp, layout.pp, row) if known else []
+        found.append(
+            Candidate(
+                id=layout.id,
+                layout=asdict(layout),
+                fits=bool(table.fits[row]),
+                excluded=_excluded(job, table, row, memory, nearest),
+                memory=memory if table.broken[row] is None else {},
+                measures=measures,
+            )
+        )
+    return tuple(found)
+
+
+def _cell(column: Any, row: int, *, known: bool) -> Any:
+    """A number of a column; null where the row breaks a rule or the number does not exist."""
+    value = column[row].item()
+    return value if known and value == value else None  # noqa: PLR0124 - NaN is the one number that differs from itself
+
+
+def _excluded(
+    job: ServeJob, table: ServingTable, row: int, memory: dict[str, Any], nearest: str | None
+) -> Excluded | None:
+    broken = table.broken[row]
+    if broken is not None:
+        limit = "devices" if broken.code == "LAY002" else "rule"
+        return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit=limit)
+    if not table.valid[row]:
+        ranks = table.layouts.degree("tp")[row]
+        reason = f"the chosen all_reduce does not take {ranks} ranks"
+        return Excluded(code="COL002", reason=reason, nearest="all-reduce=ring", limit="rule")
+    if not table.fits[row]:
+        return capacity_exclusion(memory, nearest)
+    if table.eligible[row]:
+        return None
+    met, needed = int(table.on_time_count[row]), max(table.needed, 1)
+    finish = float(table.service_s[row]) * -(-needed // int(table.layouts.degree("replicas")[row]))
+    reason = f"{met} of {job.sessions} sessions finish by {show_seconds(job.deadline or 0.0)}, {needed} are needed"
+    return Excluded(code="JOB003", reason=reason, nearest=f"deadline={finish!r}s", limit="time")
+
+
+def _smallest_that_fits(table: ServingTable) -> str | None:
+    """The fitting layout with the fewest devices an instance."""
+    fitting = np.flatnonzero(table.fits)
+    if not len(fitting):
+        return None
+    size = table.layouts.degree("tp")[fitting] * table.layouts.degree("pp")[fitting]
+    names = [table.layouts.row(row).id for row in fitting.tolist()]
+    return names[int(order([size, table.last_finish_s[fitting]], names)[0])]
+
+
+def _groups(step: Step, tp: int, pp: int, row: int) -> list[dict[str, Any]]:
+    """The exchanges of one candidate: algorithm, rounds, time of one and calls a step."""
+    found: list[dict[str, Any]] = []
+    for message, exchange in step.exchanges:
+        calls = pp - 1 if message.boundary else message.count * (tp > 1)
+        measured = exchange.measured[row]
+        entry = {
+            "axis": message.axis,
+            "operation": message.operation,
+            "after": message.after,
+            "ranks": 2 if message.boundary else tp,
+            "algorithm": str(exchange.algorithm[row]),
+            "rounds": int(exchange.rounds[row]),
+            "message_bytes": message.per_row_bytes,
+            "calls_per_step": calls,
+            "time_s": float(exchange.seconds[row]),
+            "basis": str(exchange.basis[row]),
+            "archived_bytes": None if measured is None else measured.size,
+            "platform": None if measured is None else measured.platform,
+        }
+        found += [entry] if calls else []
+    return found

@@ -1,0 +1,55 @@
+"""What every scenario says of its inputs: the four nouns as plain values, what was defaulted, and the sources used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from meshwright.base.units import Bytes, Tokens
+from meshwright.model.feed_forwards import Experts
+from meshwright.system.facts import Facts
+
+if TYPE_CHECKING:
+    from meshwright.base.result import Source
+    from meshwright.model.model import Model
+    from meshwright.system.system import System
+
+
+WORKSPACE: Final = Bytes(2 * 2**30)
+"""Kept free on every device unless said otherwise: the reserve of chapter "Supernodes", section 6.1.2 (assumed)."""
+NO_TOKENS: Final = Tokens(0)
+
+
+def stated_system(system: System) -> System:
+    """The system's numbers without their provenance, which stands under `sources`."""
+    parts: dict[str, Any] = {"facts": Facts(), "accelerator": replace(system.accelerator, facts=Facts())}
+    parts["scale_up"] = replace(system.scale_up, facts=Facts())
+    if system.scale_out is not None:
+        parts["scale_out"] = replace(system.scale_out, facts=Facts())
+    return replace(system, **parts)
+
+
+def stated_model(model: Model) -> Model:
+    """The model's shapes without the list of defaulted fields, which stands under `defaulted`."""
+    return replace(model, defaulted=(), source=None)
+
+
+def sources_of(model: Model, system: System | None) -> tuple[Source, ...]:
+    """Where the numbers of the model and of the system were read."""
+    own = () if model.source is None else (model.source,)
+    return (*own, *(() if system is None else system.facts.sources))
+
+
+def has_experts(model: Model) -> bool:
+    """Whether any layer is a mixture."""
+    return any(isinstance(block.feed_forward, Experts) for block in model.kinds)
+
+
+def position_warning(model: Model, positions: int) -> tuple[str, ...]:
+    """A warning when sessions grow past what the config claims, with the scaling that would be needed."""
+    if model.max_positions is None or positions <= model.max_positions:
+        return ()
+    factor = positions / model.max_positions
+    already = "" if model.rope is None or model.rope.factor is None else f", beside the config's {model.rope.factor:g}"
+    text = f"{positions} positions are above max_position_embeddings {model.max_positions}: "
+    return (f"{text}needs rope scaling by {factor:.4g}{already}; quality there is not modelled",)

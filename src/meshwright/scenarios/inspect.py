@@ -1,0 +1,201 @@
+"""What is this model? A `Model` and a batch go in; parameters, bytes, state and work per token come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.result import Basis, Result, Verdict
+from meshwright.base.units import Tokens, show_bytes
+from meshwright.cost.memory import state_bytes_per_token
+from meshwright.model.model import Model, format_bytes, parameter_bytes, parameter_counts
+from meshwright.scenarios._shared import NO_TOKENS, sources_of, stated_model
+from meshwright.workload.attention import score_flops
+from meshwright.workload.batches import Batch, decode, prefill
+from meshwright.workload.feed_forward import distinct_experts
+from meshwright.workload.operators import NOT_MODELLED, Operator, operators
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectOptions:
+    """batch: sessions decoded together, one token each.   context: positions cached per session before the step."""
+
+    batch: int = 1
+    context: Tokens = NO_TOKENS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenWork:
+    """One decode step of `batch` sessions, whole model, no layout: `flops` are per token, bytes per step."""
+
+    flops: float
+    weight_flops: float
+    attention_flops: float
+    weight_bytes: float
+    state_bytes: int
+
+
+def inspect(model: Model, options: InspectOptions) -> Result:
+    """Everything that follows from the shapes alone. Raises nothing: a `Model` is checked when read."""
+    work = token_work(model, options.batch, options.context)
+    counts = parameter_counts(model)
+    body: dict[str, Any] = {
+        "parameters": counts,
+        "parameter_bytes": parameter_bytes(model),
+        "bytes_by_format": format_bytes(model),
+        "active_parameters": active_parameters(model),
+        "kv_bytes_per_token": kv_bytes_per_token(model),
+        "kv_bytes_per_token_by_kind": kv_by_kind(model),
+        "fixed_state_bytes": fixed_state_bytes(model),
+        "flops_per_token": work.flops,
+        "weight_bytes_per_step": work.weight_bytes,
+        "state_bytes_per_step": work.state_bytes,
+        "blocks": _blocks(model),
+        "operators": _operators(model),
+        "apart": apart(model),
+    }
+    size = f"{counts['total']:,} parameters, {show_bytes(body['parameter_bytes']['total'])}"
+    return Result(
+        command="inspect",
+        verdict=Verdict(answer="yes", text=f"{model.name}: {size}, {body['kv_bytes_per_token']:,} KV bytes a token"),
+        inputs={"model": stated_model(model), "system": None, "job": None, "layout": None, "options": options},
+        defaulted=model.defaulted,
+        notes=model.notes,
+        not_modelled=NOT_MODELLED,
+        sources=sources_of(model, None),
+        basis=_BASIS,
+        body=body,
+    )
+
+
+def token_work(model: Model, batch: int, context: int) -> TokenWork:
+    """FLOPs per token and bytes per step of decoding `batch` sessions that each have `context` positions cached.
+
+    Weights are read once a step; a mixture reads the experts that the batch is expected to choose (uniform routing,
+    equation 6-8). Source: chapter "Supernodes", sections 6.1.2, 6.2.2.
+    """
+    step = decode(context, 1)
+    weight_flops = sum(_matrix_flops(item) for item in operators(model))
+    scored = sum(_attention_flops(item, step) for item in operators(model))
+    read = sum(_read_bytes(model, item, batch) for item in operators(model))
+    return TokenWork(
+        flops=float(weight_flops + scored),
+        weight_flops=float(weight_flops),
+        attention_flops=float(scored),
+        weight_bytes=float(read),
+        state_bytes=batch * cached_bytes(model, context + 1),
+    )
+
+
+def prefill_flops(model: Model, tokens: int) -> float:
+    """FLOPs of one pass over a prompt of `tokens`; the head works on the last one only."""
+    step = prefill(tokens)
+    matrices = [(item, step.sampled if item.kind is None else tokens) for item in operators(model)]
+    weight_flops = sum(_matrix_flops(item) * rows for item, rows in matrices)
+    return float(weight_flops + sum(_attention_flops(item, step) for item in operators(model)))
+
+
+def active_parameters(model: Model) -> int:
+    """Parameters one token meets: all but the experts that it does not visit; the embedding counts once."""
+    idle = sum(
+        item.count * item.weights[0].elements * (item.experts - item.top_k) // item.experts
+        for item in operators(model)
+        if item.rows == "routed"
+    )
+    return parameter_counts(model)["total"] - idle
+
+
+def kv_bytes_per_token(model: Model) -> int:
+    """Bytes that one more cached position adds over all layers, windows not yet full."""
+    return sum(kv_by_kind(model).values())
+
+
+def kv_by_kind(model: Model) -> dict[str, int]:
+    """`kv_bytes_per_token` by kind of mixer."""
+    found: dict[str, int] = {}
+    for kind, (block, count) in enumerate(zip(model.kinds, model.kind_counts, strict=True)):
+        found[block.mixer.kind] = found.get(block.mixer.kind, 0) + count * state_bytes_per_token(model, kind)
+    return found
+
+
+def cached_bytes(model: Model, tokens: int) -> int:
+    """Bytes that a session of `tokens` positions keeps; a window keeps its last ones only."""
+    total = 0
+    for kind, (block, count) in enumerate(zip(model.kinds, model.kind_counts, strict=True)):
+        kept = tokens if block.mixer.window is None else min(tokens, block.mixer.window)
+        total += count * kept * state_bytes_per_token(model, kind)
+    return total + fixed_state_bytes(model)
+
+
+def fixed_state_bytes(model: Model) -> int:
+    """Bytes of state that a session keeps whatever its length."""
+    sizes = [sum(item.elements for item in block.mixer.session_state()) for block in model.kinds]
+    return sum(count * size * model.kv.bits // 8 for count, size in zip(model.kind_counts, sizes, strict=True))
+
+
+def apart(model: Model) -> dict[str, Any]:
+    """Parts that the text decoder does not run, by name: parameters, or a note where they are not counted."""
+    found: dict[str, Any] = {"vision": 0, "mtp": 0, "buffers": 0}
+    for item in model.apart:
+        found[item.name] = item.parameters if item.parameters is not None else {"parameters": None, "note": item.note}
+    return found
+
+
+def _matrix_flops(operator: Operator) -> int:
+    if not operator.weights:
+        return 0
+    elements = 2 * operator.count * operator.weights[0].elements
+    return elements if operator.rows == "tokens" else elements * operator.top_k // operator.experts
+
+
+def _attention_flops(operator: Operator, step: Batch) -> int:
+    if not operator.state:
+        return 0
+    return operator.count * score_flops(operator.scores.elements, step.pairs(operator.window)) // step.steps
+
+
+def _read_bytes(model: Model, operator: Operator, batch: int) -> float:
+    if not operator.weights:
+        return 0
+    tensor = operator.weights[0]
+    stored = operator.count * int(model.format_of(tensor).stored_bytes(tensor.shape))
+    if operator.rows == "tokens":
+        return stored
+    return stored * distinct_experts(operator.experts, operator.top_k, batch) / operator.experts
+
+
+def _blocks(model: Model) -> list[Mapping[str, Any]]:
+    """The block groups in layer order."""
+    return [
+        {"count": group.count, "mixer": group.block.mixer, "feed_forward": group.block.feed_forward}
+        for group in model.groups
+    ]
+
+
+def _operators(model: Model) -> list[Mapping[str, Any]]:
+    """The operator table: name, layers, matrix [out, in], bytes of one."""
+    rows: list[Mapping[str, Any]] = []
+    for item in operators(model):
+        stored = int(model.format_of(item.weights[0]).stored_bytes(item.weights[0].shape)) if item.weights else 0
+        rows.append(
+            {
+                "name": item.name,
+                "layers": item.count,
+                "shape": item.shape,
+                "experts": item.experts,
+                "weight_bytes": stored,
+            }
+        )
+    return rows
+
+
+_BASIS = {
+    "parameters": Basis.CONFIG.value,
+    "parameter_bytes": Basis.CONFIG.value,
+    "kv_bytes_per_token": Basis.CONFIG.value,
+    "flops_per_token": Basis.FORMULA.value,
+    "weight_bytes_per_step": Basis.FORMULA.value,
+}

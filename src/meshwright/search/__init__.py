@@ -1,0 +1,1 @@
+"""Generic search, given the function it evaluates: candidates, rank, Pareto front, flips, sensitivity, assignment."""

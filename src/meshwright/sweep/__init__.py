@@ -1,0 +1,1 @@
+"""Many evaluations at once: studies, and the workers that run them."""

@@ -1,0 +1,1 @@
+"""The second noun, `System`: accelerators, links, topologies, engines and their calibrations."""

@@ -1,0 +1,1 @@
+"""The local web page, thin: parse, call one public function, show."""

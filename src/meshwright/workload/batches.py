@@ -1,0 +1,64 @@
+"""What one step works on: a session's length goes in; rows, cached positions and attention pairs come out, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One forward step of one replica.
+
+    rows: tokens that go through the matrices.   positions: cached positions read by a full-attention layer, summed
+    over sessions.   pairs: (query, key) pairs a full-attention layer scores.   `steps` equal steps are summed: rows
+    are per step; positions and pairs are totals over the steps, so that a mean is exact.
+    """
+
+    rows: int
+    steps: int
+    start: int
+
+    @property
+    def sampled(self) -> int:
+        """Rows that go through the head each step: the last one only."""
+        return 1
+
+    def attended(self, window: int | None) -> int:
+        """Cached positions read over all steps by a layer with this window, each at least once a step.
+
+        Decode step j reads min(window, start + j + 1); a prompt reads itself and what its first row can still see.
+        """
+        if self.rows == 1:
+            return _sum_of_minima(self.start + 1, self.start + self.steps, window)
+        before = self.start if window is None else min(self.start, window - 1)
+        return (before + self.rows) * self.steps
+
+    def pairs(self, window: int | None) -> int:
+        """(query, key) pairs over all steps: each row sees itself and what is before it, within the window."""
+        if self.rows == 1:
+            return self.attended(window)
+        return _sum_of_minima(self.start + 1, self.start + self.rows, window) * self.steps
+
+
+def decode(context: int, steps: int) -> Batch:
+    """`steps` decode steps of one session that has `context` positions cached before the first.
+
+    The new token's own key and value are read with the rest: step j reads context + j + 1 positions. Source: chapter
+    "Supernodes", equation 6-4.
+    """
+    return Batch(rows=1, steps=steps, start=context)
+
+
+def prefill(tokens: int) -> Batch:
+    """One forward pass over a prompt of `tokens`, nothing cached before; causal."""
+    return Batch(rows=tokens, steps=1, start=0)
+
+
+def _sum_of_minima(first: int, last: int, window: int | None) -> int:
+    """Sum of min(window, n) for n from first to last."""
+    if window is None or last <= window:
+        return (first + last) * (last - first + 1) // 2
+    if first > window:
+        return window * (last - first + 1)
+    below = (first + window) * (window - first + 1) // 2
+    return below + window * (last - window)

@@ -1,0 +1,62 @@
+"""A model and a layout go in; what its ranks exchange in one forward step comes out: operation, axis, bytes and count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+
+from meshwright.base.numbers import Number
+
+if TYPE_CHECKING:
+    from meshwright.model.model import Model
+
+N = TypeVar("N", bound=Number)
+Operation: TypeAlias = Literal["all_reduce", "send_recv"]
+NOT_MODELLED: Final = (
+    "the all_reduce after a vocabulary-parallel embedding and the gather of its logits (per step one each)",
+    "the return of a sampled token from the last stage to the first",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One kind of exchange.
+
+    axis: whose group exchanges.   per_row_bytes: bytes of one token's row.   count: how often a step has it;
+    `boundary` messages happen once at each stage boundary instead.   after: the operator whose result is exchanged.
+    """
+
+    operation: Operation
+    axis: str
+    after: str
+    per_row_bytes: int
+    count: int
+    boundary: bool = False
+
+
+def messages(model: Model) -> tuple[Message, ...]:
+    """The exchanges of a forward step.
+
+    A row-parallel product leaves partial sums on every rank of the tp group: one all_reduce after the mixer, one after
+    the feed-forward (experts over ep x etp = tp ranks are merged by the same one). A stage hands the full row from each
+    rank to its counterpart. Source: chapter "Supernodes", sections 6.2.2, 6.3.1.
+    """
+    row = model.hidden * model.plain.bits // 8
+    return (
+        Message(operation="all_reduce", axis="tp", after="mixer", per_row_bytes=row, count=model.layers),
+        Message(operation="all_reduce", axis="tp", after="feed_forward", per_row_bytes=row, count=model.layers),
+        Message(operation="send_recv", axis="pp", after="stage", per_row_bytes=row, count=0, boundary=True),
+    )
+
+
+def row_bytes(rows: N, hidden: int, element_bytes: N) -> N:
+    """Bytes of the hidden states of `rows` tokens. Source: chapter "Supernodes", section 6.1.3."""
+    return rows * hidden * element_bytes
+
+
+def boundary_bytes(rows: N, hidden: int, element_bytes: N, stage_ranks: int) -> N:
+    """Bytes that cross a stage boundary when every rank of a stage holds the full row and sends it to its counterpart.
+
+    Source: chapter "Supernodes", section 6.3.1.
+    """
+    return row_bytes(rows, hidden, element_bytes) * stage_ranks

@@ -1,0 +1,80 @@
+"""The operator table: a model goes in; every distinct matrix product it runs comes out, by block kind.
+
+An operator names the tensors it multiplies by, and the ownership table says how much of them a rank holds: so FLOPs and
+bytes of any layout follow from the table without a second list of shards. Norms, biases, rotary embedding, softmax,
+activation functions and sampling are not operators here (`NOT_MODELLED`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, Literal, TypeAlias
+
+from meshwright.model.model import Model, block_weights, last_weights
+from meshwright.model.tensors import Tensor
+from meshwright.workload import attention, feed_forward
+
+Rows: TypeAlias = Literal["tokens", "routed"]
+NOT_MODELLED: Final = (
+    "norms, biases, rotary embedding, softmax, activation functions, residual adds and sampling",
+    "activation traffic of matrix products (weights and cached state are counted)",
+)
+
+
+NO_SCORES: Final = Tensor(name="none", part="attention", dims=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One kind of matrix product.
+
+    kind: index of the block kind it belongs to, or None for the head.   count: how often the model runs it a step.
+    weights: tensors it reads and multiplies by ([..., out, in]).   rows: every token, or only those routed to an expert.
+    experts, top_k: of a routed operator.   state: per-position tensors it reads (attention).   scores: the query
+    heads of attention, whose products have head_dim columns.   window: of attention.
+    """
+
+    name: str
+    kind: int | None
+    count: int
+    weights: tuple[Tensor, ...] = ()
+    rows: Rows = "tokens"
+    experts: int = 0
+    top_k: int = 0
+    state: tuple[Tensor, ...] = ()
+    scores: Tensor = NO_SCORES
+    window: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, int] | None:
+        """(columns out, columns in) of the whole matrix, or None for attention."""
+        return (self.weights[0].shape[-2], self.weights[0].shape[-1]) if self.weights else None
+
+
+@cache
+def operators(model: Model) -> tuple[Operator, ...]:
+    """Every operator of a model, by block kind, then the head."""
+    found: list[Operator] = []
+    for kind, (block, count) in enumerate(zip(model.kinds, model.kind_counts, strict=True)):
+        named = {tensor.name: tensor for tensor in block_weights(model, kind)}
+        for name in attention.products(block.mixer):
+            found.append(Operator(name=name, kind=kind, count=count, weights=(named[f"{name}.weight"],)))
+        state, scores = block.mixer.token_state(), attention.scores(block.mixer)
+        found.append(
+            Operator(name="attention", kind=kind, count=count, state=state, scores=scores, window=block.mixer.window)
+        )
+        for product in feed_forward.products(block.feed_forward):
+            found.append(
+                Operator(
+                    name=product.name,
+                    kind=kind,
+                    count=count,
+                    weights=(named[f"{product.name}.weight"],),
+                    rows="routed" if product.routed else "tokens",
+                    experts=product.experts,
+                    top_k=product.top_k,
+                )
+            )
+    head = next(tensor for tensor in last_weights(model) if tensor.part == "head")
+    return (*found, Operator(name="lm_head", kind=None, count=1, weights=(head,)))

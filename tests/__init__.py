@@ -1,0 +1,1 @@
+"""The tests, one folder a kind: unit, laws, golden, oracle, runtime, ui."""
