@@ -20,8 +20,8 @@ from meshwright.layout.layout import Layout
 from meshwright.model.model import Model
 from meshwright.model.reader import read_model
 from meshwright.system.system import System, read_system
+from tests.golden.paths import select
 from tests.golden.rows import Fact, Quantity, Value, read_value
-from tests.golden.select import select
 
 T = TypeVar("T")
 HERE: Final = Path(__file__).parent

@@ -1,9 +1,9 @@
-"""Row ids and functions go in by a decorator; for each row the function that answers it, its command and its field come out."""
+"""Functions go in, by a decorator that names their rows; how each row is answered comes out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
@@ -52,15 +52,26 @@ def routes() -> dict[str, Route]:
     return dict(sorted(_ROUTES.items()))
 
 
-def row_of(fact: Fact, changes: dict[str, Value] | None = None) -> Row:
+def row_of(fact: Fact) -> Row:
     """The question of an answered row."""
     route = routes()[fact.id]
-    return Row(fact=fact, command=route.command, path=route.path, changes=changes or {})
+    return Row(fact=fact, command=route.command, path=route.path)
 
 
-def answer(fact: Fact, changes: dict[str, Value] | None = None) -> Any:
-    """What the product says to a row, some places changed."""
-    return routes()[fact.id].function(row_of(fact, changes))
+def answer(fact: Fact) -> Any:
+    """What the product says to a row."""
+    return routes()[fact.id].function(row_of(fact))
+
+
+def answer_by(row: Row, *, path: str | None = None, changes: dict[str, Value] | None = None) -> Any:
+    """What the product says to a row at another path, or with some places changed."""
+    other = replace(row, path=row.path if path is None else path, changes=changes or {})
+    return routes()[row.fact.id].function(other)
+
+
+def command_function(command: str) -> Function:
+    """A function that asks a command, whatever the row."""
+    return next(route.function for route in routes().values() if route.command == command)
 
 
 def answered() -> tuple[Fact, ...]:

@@ -6,6 +6,7 @@ Units are read here by a table of its own, so that an error in the product's uni
 from __future__ import annotations
 
 import csv
+import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -34,6 +35,7 @@ _COUNTS: Final = (
 )
 _NUMBER: Final = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PRODUCT: Final = re.compile(rf"\s*({_NUMBER}(?:\s*\*\s*{_NUMBER})*)\s*(.*?)\s*")
+_LIST: Final = re.compile(rf"\[{_NUMBER}(,\s*{_NUMBER})*\]|{_NUMBER}(,\s*{_NUMBER})+")
 _ASIDE: Final = re.compile(r"\s*\([^()]*\)$")
 _PARTS: Final = re.compile(r";(?![^()\[\]]*[)\]])")
 
@@ -69,21 +71,19 @@ class Quantity:
         return self.number * UNITS[self.unit][1]
 
     @property
-    def half_digit(self) -> Fraction:
-        """Half a unit of the last printed digit, in SI units; 0 for whole numbers, which are exact."""
+    def slack(self) -> Fraction:
+        """Three units of the last printed decimal, in SI units, for the tables round and cut; 0 for whole numbers."""
         mantissa, _, exponent = self.digits.lower().partition("e")
         decimals = len(mantissa.partition(".")[2])
-        if not decimals:
-            return Fraction(0)
-        return Fraction(10) ** (int(exponent or 0) - decimals) / 2 * UNITS[self.unit][1]
+        return 3 * Fraction(10) ** (int(exponent or 0) - decimals) * UNITS[self.unit][1] if decimals else Fraction(0)
 
     def spelled(self) -> str | int:
         """As the command line takes it: a bare whole number as an int, everything else as text with its unit."""
         if not self.unit and self.number.denominator == 1:
             return int(self.number)
-        number = self.digits or str(int(self.number))
-        per_token = self.unit.removesuffix("/token")
-        return f"{number}{per_token}" if per_token == "%" else f"{number} {per_token}".strip()
+        whole = self.number.denominator == 1
+        number = self.digits or (str(int(self.number)) if whole else repr(float(self.number)))
+        return f"{number} {self.unit}".strip()
 
 
 Value = Quantity | tuple[Fraction, ...] | str | bool
@@ -136,7 +136,10 @@ def facts() -> tuple[Fact, ...]:
     found: list[Fact] = []
     for chapter, name in CHAPTERS.items():
         with (DATA / name).open(encoding="utf-8", newline="") as lines:
-            found += [Fact(**{**line, "chapter": chapter, "rel_tol": Fraction(line["rel_tol"])}) for line in csv.DictReader(lines)]
+            found += [
+                Fact(**{**line, "chapter": chapter, "rel_tol": Fraction(line["rel_tol"])})
+                for line in csv.DictReader(lines)
+            ]
     return tuple(found)
 
 
@@ -169,8 +172,8 @@ def read_value(text: str) -> Value:
     while _ASIDE.search(said):
         said = _ASIDE.sub("", said).strip()
     said = said.rpartition("=")[2].strip()
-    if said.startswith("[") or re.fullmatch(rf"{_NUMBER}(,\s*{_NUMBER})+", said):
-        return said if said.startswith("[[") else _listed(said)
+    if _LIST.fullmatch(said):
+        return _listed(said)
     terms = [_product(term) for term in said.split(" + ")]
     made = [term for term in terms if term is not None]
     if len(made) < len(terms):
@@ -213,5 +216,7 @@ def agrees(found: object, expected: object, rel_tol: Fraction) -> bool:
 def relative_distance(found: object, expected: object) -> Fraction | None:
     """How far an answer is from a number, relative to it; None when either is no number."""
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not isinstance(expected, Fraction):
+        return None
+    if not math.isfinite(found):
         return None
     return abs(Fraction(found) - expected) / abs(expected) if expected else abs(Fraction(found))

@@ -1,8 +1,8 @@
-"""The arithmetic of cost code: numbers of any kind go in (columns, samples, pint, traced), numbers of that kind come out.
+"""The arithmetic of cost code: numbers of one kind go in (columns, samples, pint, traced), numbers of it come out.
 
-Cost functions are generic in one type `N`, bound to `Number`. The functions below are the numpy ufuncs of the same name:
-every kind of number that flows here (pint included) answers numpy's `__array_ufunc__` / `__array_function__` protocols,
-so no second implementation exists for any of them.
+Cost functions are generic in one type `N`, bound to `Number`. The functions below are the numpy ufuncs of the same
+name: every kind of number that flows here (pint included) answers numpy's `__array_ufunc__` / `__array_function__`
+protocols, so no second implementation exists for any of them.
 """
 
 from __future__ import annotations

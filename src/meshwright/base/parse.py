@@ -69,8 +69,8 @@ def read_json(text: str, what: str) -> Any:
 def build(cls: type[T], data: object, what: str) -> T:
     """A checked instance of `cls` (a frozen dataclass, or any type a field may have) from plain data.
 
-    what: the place to name in errors. Raises IO001..003 (quantities), IO013 (a wrong or missing value), IO015 (a key that
-    no field has), and what the dataclass itself raises.
+    what: the place to name in errors. Raises IO001..003 (quantities), IO013 (a wrong or missing value) and IO015 (a key
+    that no field has).
     """
     resolved = _resolve(cls, data, what)
     try:
@@ -115,7 +115,8 @@ def _child(record: Any, part: str, path: str) -> Any:
         known = [str(key) for key in cast("Mapping[str, Any]", record)]
     if part not in known:
         raise FileError(14, f"{path}: there is no field {part!r}", suggest(part, known))
-    return getattr(record, part) if is_dataclass(record) else record[part]
+    mapped = isinstance(record, Mapping)
+    return cast("Mapping[str, Any]", record)[part] if mapped else getattr(cast("object", record), part)
 
 
 def _child_hint(hint: Any, record: object, part: str) -> Any:

@@ -44,7 +44,7 @@ class Registry:
         return tuple(sorted({*self._built_in(), *self._outside()}))
 
     def module(self, name: str) -> ModuleType:
-        """Import the module registered as `name`. Raises the registry's error for an unknown or a broken name."""
+        """Import the module registered as `name`. Raises the registry's error for an unknown or broken name."""
         if name in self._built_in():
             dotted = self.folder.replace("/", ".")
             return import_module(".".join(part for part in (self.package, dotted, name) if part))
@@ -55,7 +55,7 @@ class Registry:
             raise self._broken(name, entry, problem) from problem
 
     def text(self, name: str) -> str:
-        """The text of the data file registered as `name`. Raises the registry's error for an unknown or a broken name."""
+        """The text of the data file registered as `name`. Raises the registry's error for an unknown or broken name."""
         if name in self._built_in():
             return (self._root() / f"{name}{self.suffix}").read_text(encoding="utf-8")
         entry = self._outside_entry(name)

@@ -25,6 +25,9 @@ Share = NewType("Share", float)
 Tokens = NewType("Tokens", int)
 TokenCount = NewType("TokenCount", int)
 
+MULTIPLY_ADD_FLOPS: Final = 2
+"""One multiply-add counts as two FLOPs, in every count and in every peak rate."""
+
 _DECIMAL: Final = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50}
 _LARGEST: Final = 1e60

@@ -7,6 +7,7 @@ named, so that `--help` loads neither numpy nor torch.
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -23,6 +24,12 @@ _VERBS: Final = {
     "study": ("study", "Packaged studies: list them, run one."),
 }
 _INTERRUPTED: Final = 130
+_HELP: Final = """Decide how large models run on accelerators.
+
+\b
+meshwright inspect Qwen/Qwen3-32B
+meshwright plan serve Qwen/Qwen3-32B --on hgx-h100 --sessions 4 --context 32K --new-tokens 256
+"""  # \b is click's word for "keep these lines"
 
 
 class Verbs(click.Group):
@@ -48,15 +55,10 @@ class Verbs(click.Group):
             formatter.write_dl([(verb, text) for verb, (_, text) in _VERBS.items()])
 
 
-@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Verbs, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="meshwright")
 def meshwright() -> None:
-    r"""Decide how large models run on accelerators.
-
-    \b
-    meshwright inspect Qwen/Qwen3-32B
-    meshwright plan serve Qwen/Qwen3-32B --on hgx-h100 --sessions 4 --context 32K --new-tokens 256
-    """
+    """The program."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -75,16 +77,13 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return _INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
     except Exception as problem:  # noqa: BLE001 - the last line of defence: a bug, too, is one coded message
         return _fail(arguments, _coded(problem, arguments))
     return code if isinstance(code, int) else 0
 
 
 def _coded(problem: Exception, arguments: list[str]) -> MeshwrightError:
-    """Any failure as a coded one; under -v a bug shows its trace instead."""
+    """Any failure as a coded one; under -v a bug shows its trace first."""
     if isinstance(problem, MeshwrightError):
         return problem
     if isinstance(problem, click.ClickException):
@@ -92,7 +91,9 @@ def _coded(problem: Exception, arguments: list[str]) -> MeshwrightError:
     if isinstance(problem, (MemoryError, RecursionError)):
         return FileError(31, f"the input is too large: {type(problem).__name__}", "give a smaller one")
     if {"-v", "--verbose"} & set(arguments):
-        raise problem
+        import traceback  # noqa: PLC0415 - only a bug needs it
+
+        traceback.print_exception(problem)
     return InternalError(f"{type(problem).__name__}: {problem} (-v shows the trace)")
 
 
@@ -102,15 +103,21 @@ def _fail(arguments: list[str], problem: MeshwrightError) -> int:
 
         from meshwright.base.result import error_json  # noqa: PLC0415 - as json
 
-        click.echo(json.dumps(error_json(problem.code, problem.cause, problem.fix), indent=2))
+        with suppress(OSError):  # the message below says it too
+            click.echo(json.dumps(error_json(problem.code, problem.cause, problem.fix), indent=2))
     click.echo(problem.message, err=True)
     return problem.exit_code
 
 
 def _wants_json(arguments: list[str]) -> bool:
-    """Whether the line asks for JSON, even when it could not be parsed."""
+    """Whether the line asks for JSON, even when it could not be parsed; of several --format the last one counts."""
     pairs = zip(arguments, [*arguments[1:], ""], strict=True)
-    return any(item == "--format=json" or (item == "--format" and following == "json") for item, following in pairs)
+    asked = [
+        following if item == "--format" else item.removeprefix("--format=")
+        for item, following in pairs
+        if item == "--format" or item.startswith("--format=")
+    ]
+    return asked[-1:] == ["json"]
 
 
 def _help_line(problem: click.ClickException) -> str:

@@ -1,15 +1,18 @@
-"""Option text goes in; the nouns of a question come out, with `--set` applied."""
+"""Option text goes in; the nouns of a question come out, with `--set` applied; and next commands as one types them."""
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
-from shlex import join, quote
-from typing import TYPE_CHECKING
+from shlex import join, split
+from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.errors import SystemSpecError
-from meshwright.cli.options import changed
+from meshwright.cli.options import WORKSPACE, changed
+from meshwright.layout.layout import read_fixed
+from meshwright.model.checks import checked_model
 from meshwright.model.reader import read_model
 from meshwright.system.system import checked_system, read_systems
 
@@ -21,11 +24,14 @@ if TYPE_CHECKING:
     from meshwright.model.model import Model
     from meshwright.system.system import System
 
+LOG: Final = logging.getLogger(__name__)
+
 
 def model_of(choice: ModelChoice, settings: Mapping[str, str]) -> Model:
     """The model, changed by `--set model....`."""
     read = read_model(choice.name, weights=choice.weights, cache=hub_cache(), download=choice.download)
-    return changed(read, settings)
+    LOG.info("model %s: family %s, %d layers, weights %s", read.name, read.family, read.layers, read.weights.name)
+    return checked_model(changed(read, settings), "model") if settings else read
 
 
 def system_of(text: str, settings: Mapping[str, str]) -> System:
@@ -33,19 +39,32 @@ def system_of(text: str, settings: Mapping[str, str]) -> System:
     first, *others = read_systems(text)
     if others:
         raise SystemSpecError(10, f"--on {text}: this verb takes one system", f"name one, such as {first.id!r}")
-    return checked_system(changed(first, settings), "--set")
+    LOG.info("system %s: %d x %s", first.name, first.devices, first.accelerator.name)
+    return checked_system(changed(first, settings), "system")
 
 
-def retyped(result: Result, choice: ModelChoice, system: str, settings: tuple[str, ...]) -> Result:
-    """The result with MODEL and SYSTEM of its next commands replaced by what was typed, options included."""
-    weights = ["--weights", choice.weights] if choice.weights else []
-    download = ["--download"] if choice.download else []
-    kept = [item for item in settings if item.startswith(("model.", "system."))]
-    model = join([choice.name, *weights, *download, *(part for item in kept for part in ("--set", item))])
-    commands = tuple(
-        text.replace(" MODEL", f" {model}").replace(" SYSTEM", f" {quote(system)}") for text in result.next_commands
-    )
-    return replace(result, next_commands=commands)
+def fixed_of(layout: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a layout that `--layout` and `--set layout....` fix, the latter last."""
+    return read_fixed(",".join([layout, *(f"{path}={value}" for path, value in settings.items())]))
+
+
+def retyped(result: Result, choice: ModelChoice, system: str, settings: tuple[str, ...], workspace: str) -> Result:
+    """The result with its next commands as one types them: MODEL and SYSTEM named, what was set otherwise set again."""
+    words = {"MODEL": choice.name, "SYSTEM": system}
+    of_model = ["--weights", choice.weights] if choice.weights else []
+    of_model += [*(["--download"] if choice.download else []), *_again(settings, "model.")]
+    of_system = [*(["--workspace", workspace] if workspace != WORKSPACE else []), *_again(settings, "system.")]
+    typed: list[str] = []
+    for command in result.next_commands:
+        own = split(command)
+        more = [*of_model, *(of_system if "SYSTEM" in own else [])]
+        typed.append(join([*(words.get(word, word) for word in own), *more]))
+    return replace(result, next_commands=tuple(typed))
+
+
+def _again(settings: tuple[str, ...], noun: str) -> list[str]:
+    """The settings of a noun as options."""
+    return [word for setting in settings if setting.strip().startswith(noun) for word in ("--set", setting)]
 
 
 def hub_cache() -> Path:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FORMATS: Final = ("human", "json")
+WORKSPACE: Final = "2GiB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,18 @@ def system_options(verb: Verb) -> Verb:
     return click.option("--on", "system", required=True, metavar="SYSTEM", help=help_text)(verb)
 
 
+def workspace_option(verb: Verb) -> Verb:
+    """--workspace."""
+    help_text = "Kept free on every device (assumed)."
+    return click.option("--workspace", default=WORKSPACE, show_default=True, help=help_text)(verb)
+
+
+def layout_option(verb: Verb) -> Verb:
+    """--layout."""
+    help_text = "Fix these fields of the layout; what is left is searched or takes its default."
+    return click.option("--layout", default="", metavar="k=v,...", help=help_text)(verb)
+
+
 def set_option(verb: Verb) -> Verb:
     """--set PATH=VALUE, repeatable."""
     help_text = "Any field of model, system, job or layout by its dotted path, with its unit."
@@ -115,11 +128,20 @@ def _packed(verb: Verb, name: str, cls: type, decorators: tuple[Callable[[Verb],
     @wraps(verb)
     def packed(**given: Any) -> int:
         value = cls(**{key: given.pop(key) for key in own})
-        if isinstance(value, Output) and value.verbose:
-            logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+        if isinstance(value, Output):
+            _log_to_stderr(verbose=value.verbose)
         return verb(**given, **{name: value})
 
     wrapped: Verb = packed
     for decorator in reversed(decorators):
         wrapped = decorator(wrapped)
     return wrapped
+
+
+def _log_to_stderr(*, verbose: bool) -> None:
+    """Our own loggers alone, so that other libraries' stay quiet; warnings, and under -v all of what we say."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    own = logging.getLogger("meshwright")
+    own.handlers[:] = [handler]
+    own.setLevel(logging.INFO if verbose else logging.WARNING)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import sys
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from meshwright.base.result import Result
     from meshwright.cli.options import Output
 
-_FILE_WIDTH = 120
+_FILE_WIDTH: Final = 120
+_PLAIN: Final = str.maketrans({"█": "#", "·": "."})
 
 
 def show(result: Result, output: Output) -> int:
-    """Print the answer on stdout, or write it to a file (to a temporary name, then renamed). Raises IO033."""
+    """Print the answer on stdout, or write it to a file. Raises IO033 (the file), IO035 (stdout)."""
     text = _text(result, output)
     if output.file is None:
-        click.echo(text)
+        _print(text)
     else:
         _write(Path(output.file), text + "\n")
         if not output.quiet:
@@ -36,7 +37,7 @@ def show(result: Result, output: Output) -> int:
 
 def _text(result: Result, output: Output) -> str:
     if output.style == "json":
-        return json.dumps(as_json(result), indent=2)
+        return json.dumps(as_json(result), indent=2, allow_nan=False)
     if output.quiet:
         return f"{result.verdict.answer}: {result.verdict.text}"
     from meshwright.output.tables import as_text  # noqa: PLC0415 - rich is loaded only when a table is drawn
@@ -46,19 +47,43 @@ def _text(result: Result, output: Output) -> str:
     return as_text(result, width=width, colour=on_terminal and "NO_COLOR" not in os.environ)
 
 
-def _write(path: Path, text: str) -> None:
+def _print(text: str) -> None:
+    """On stdout. A reader that leaves early changes nothing; what stdout cannot spell is replaced."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except (OSError, ValueError) as problem:
-        raise _unwritable(path, problem) from problem
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(name).replace(path)
+        try:
+            click.echo(text)
+        except UnicodeEncodeError as problem:
+            click.echo(text.translate(_PLAIN).encode(problem.encoding, "replace").decode(problem.encoding))
+    except BrokenPipeError:
+        _close_stdout()
     except OSError as problem:
-        Path(name).unlink(missing_ok=True)
-        raise _unwritable(path, problem) from problem
+        _close_stdout()
+        raise FileError(
+            35, f"cannot write to stdout: {problem.strerror}", "make room there, or give -o FILE"
+        ) from problem
 
 
-def _unwritable(path: Path, problem: Exception) -> FileError:
-    return FileError(33, f"cannot write {path}: {problem}", "choose a folder that exists and can be written")
+def _close_stdout() -> None:
+    """Send what is still buffered nowhere, so that the interpreter does not fail on it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write(path: Path, text: str) -> None:
+    """To a new file beside `path`, renamed onto it when complete; straight to a device or a pipe."""
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_text(text, encoding="utf-8", errors="replace")
+        else:
+            _replace(path.resolve(), text)
+    except (OSError, ValueError) as problem:
+        cause = f"cannot write {path}: {getattr(problem, 'strerror', None) or problem}"
+        raise FileError(33, cause, "choose a folder that exists and can be written") from problem
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        part.write_text(text, encoding="utf-8", errors="replace")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ alpha-beta over the rounds that `workload.collectives` states for each registere
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -18,14 +18,28 @@ from meshwright.base.result import Basis
 from meshwright.system.calibrations import Measured, measured_time
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from meshwright.base.numbers import Floats, Ints
 
 COLLECTIVES: Final = Registry(
     kind="collectives", package="meshwright.workload", folder="collectives", error=CollectiveError, number=1
 )
-Choice: TypeAlias = Literal["auto", "measured"] | str
+AUTO: Final = "auto"
+MEASURED: Final = "measured"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Coded(Generic[T]):
+    """A column of few distinct values, kept as their numbers and decoded where a row is asked for."""
+
+    values: tuple[T, ...]
+    codes: Ints
+
+    def __getitem__(self, row: int) -> T:
+        return self.values[int(self.codes[row])]
+
+    def __len__(self) -> int:
+        return len(self.codes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,10 +57,10 @@ class Exchange:
     """Columns of one exchange a layout. rounds is 0 where a measured time says nothing of them."""
 
     seconds: Floats
-    algorithm: NDArray[Any]
+    algorithm: Coded[str]
     rounds: Ints
-    basis: NDArray[Any]
-    measured: tuple[Measured | None, ...]
+    basis: Coded[Basis]
+    measured: Coded[Measured | None]
 
 
 def rounds_s(rounds: Any, latency_s: N, round_bytes: N, bandwidth_bytes_per_s: N) -> N:
@@ -54,27 +68,32 @@ def rounds_s(rounds: Any, latency_s: N, round_bytes: N, bandwidth_bytes_per_s: N
 
     Source: chapter "Supernodes", equations 6-9 and 6-10. Leaves out start skew and contention.
     """
-    return (latency_s + round_bytes / bandwidth_bytes_per_s) * rounds
+    return start_up_s(rounds, latency_s) + transfer_s(rounds, round_bytes, bandwidth_bytes_per_s)
 
 
 def start_up_s(rounds: Any, latency_s: N) -> N:
-    """The part of `rounds_s` that bandwidth does not change."""
+    """The part of `rounds_s` that bandwidth does not change. Source: as `rounds_s`."""
     return latency_s * rounds
 
 
 def transfer_s(rounds: Any, round_bytes: N, bandwidth_bytes_per_s: N) -> N:
-    """The part of `rounds_s` that latency does not change."""
+    """The part of `rounds_s` that latency does not change. Source: as `rounds_s`."""
     return round_bytes / bandwidth_bytes_per_s * rounds
 
 
 def send_s(message_bytes: N, latency_s: N, bandwidth_bytes_per_s: N) -> N:
-    """Seconds of one message between two ranks."""
-    return latency_s + message_bytes / bandwidth_bytes_per_s
+    """Seconds of one message between two ranks: one round. Source: as `rounds_s`."""
+    return rounds_s(1, latency_s, message_bytes, bandwidth_bytes_per_s)
+
+
+def algorithms(operation: str) -> tuple[str, ...]:
+    """The registered algorithms of an operation, by name."""
+    return tuple(name for name in COLLECTIVES.names() if operation == COLLECTIVES.module(name).OPERATION)
 
 
 def check_choice(choice: str) -> str:
-    """The choice itself when it is `auto`, `measured` or a registered algorithm. Raises COL001."""
-    known = ("auto", "measured", *COLLECTIVES.names())
+    """The choice itself when it is `auto`, `measured` or a registered all_reduce. Raises COL001."""
+    known = (AUTO, MEASURED, *algorithms("all_reduce"))
     if choice not in known:
         raise CollectiveError(1, f"--all-reduce {choice}: not a known algorithm", suggest(choice, known))
     return choice
@@ -85,14 +104,41 @@ def all_reduce(choice: str, group: Group, message_bytes: int, accelerator: str) 
 
     `auto` takes the fastest registered one that permits the rank count; `measured` the archived time of the platform
     (accelerator, boxes, ranks), and `auto` where there is none. A named algorithm that does not permit a rank count
-    leaves NaN seconds there, for the caller to exclude the row.
+    leaves NaN seconds there, for the caller to exclude the row. Raises COL001 (unknown algorithm).
     """
-    if choice not in {"auto", "measured"}:
-        return _by_formula(choice, group, message_bytes)
-    fastest = _fastest([_by_formula(name, group, message_bytes) for name in COLLECTIVES.names()])
-    if choice == "auto":
-        return fastest
-    return _measured(fastest, group, message_bytes, accelerator)
+    if choice not in {AUTO, MEASURED}:
+        return _fastest((choice,), group, message_bytes)
+    fastest = _fastest(algorithms("all_reduce"), group, message_bytes)
+    return fastest if choice == AUTO else _measured(fastest, group, message_bytes, accelerator)
+
+
+def formula_exchange(seconds: Floats, algorithm: str, rounds: Ints) -> Exchange:
+    """An exchange of one algorithm whose seconds follow from a formula."""
+    only = np.zeros(len(seconds), dtype=np.int64)
+    return Exchange(
+        seconds=seconds,
+        algorithm=Coded(values=(algorithm,), codes=only),
+        rounds=rounds,
+        basis=Coded(values=(Basis.FORMULA,), codes=only),
+        measured=Coded(values=(None,), codes=only),
+    )
+
+
+def _fastest(names: tuple[str, ...], group: Group, message_bytes: int) -> Exchange:
+    """Row by row the shortest of the algorithms; ties go to the first."""
+    found = [_by_formula(name, group, message_bytes) for name in names]
+    if len(found) == 1:
+        return found[0]
+    times = np.stack([item.seconds for item in found])
+    best = np.argmin(np.where(np.isnan(times), np.inf, times), axis=0)
+    rows = np.arange(len(best))
+    return Exchange(
+        seconds=times[best, rows],
+        algorithm=Coded(values=names, codes=best),
+        rounds=np.stack([item.rounds for item in found])[best, rows],
+        basis=found[0].basis,
+        measured=found[0].measured,
+    )
 
 
 def _by_formula(name: str, group: Group, message_bytes: int) -> Exchange:
@@ -100,40 +146,24 @@ def _by_formula(name: str, group: Group, message_bytes: int) -> Exchange:
     rounds = cast("Ints", program.rounds(group.ranks))
     sent = cast("Floats", program.round_bytes(group.ranks, float(message_bytes)))
     seconds = rounds_s(rounds, group.latency_s, sent, group.bandwidth_bytes_per_s)
-    count = len(group.ranks)
-    return Exchange(
-        seconds=np.where(program.permits(group.ranks), seconds, np.nan),
-        algorithm=np.full(count, name, dtype=object),
-        rounds=rounds,
-        basis=np.full(count, Basis.FORMULA.value, dtype=object),
-        measured=(None,) * count,
-    )
-
-
-def _fastest(found: list[Exchange]) -> Exchange:
-    """Row by row the shortest; ties go to the first in registry order."""
-    times = np.stack([item.seconds for item in found])
-    best = np.argmin(np.where(np.isnan(times), np.inf, times), axis=0)
-    rows = np.arange(len(best))
-    return Exchange(
-        seconds=times[best, rows],
-        algorithm=np.stack([item.algorithm for item in found])[best, rows],
-        rounds=np.stack([item.rounds for item in found])[best, rows],
-        basis=found[0].basis,
-        measured=found[0].measured,
-    )
+    return formula_exchange(np.where(program.permits(group.ranks), seconds, np.nan), name, rounds)
 
 
 def _measured(otherwise: Exchange, group: Group, message_bytes: int, accelerator: str) -> Exchange:
-    keys = list(zip(group.nodes.tolist(), group.ranks.tolist(), strict=True))
-    archive = {key: measured_time("all_reduce", accelerator, *key, message_bytes) for key in dict.fromkeys(keys)}
-    found = tuple(archive[key] for key in keys)
-    seconds = [old if item is None else item.time for item, old in zip(found, otherwise.seconds.tolist(), strict=True)]
-    known = np.array([item is not None for item in found], dtype=np.bool_)
+    """The archived time of each distinct (boxes, ranks), where there is one."""
+    base = int(group.ranks.max(initial=0)) + 1
+    keys, place = np.unique(group.nodes * base + group.ranks, return_inverse=True)
+    archive = [
+        measured_time("all_reduce", accelerator, key // base, key % base, message_bytes)
+        for key in cast("list[int]", keys.tolist())
+    ]
+    times: Floats = np.array([np.nan if item is None else item.time for item in archive])[place]
+    known = ~np.isnan(times)
+    formula = otherwise.algorithm
     return Exchange(
-        seconds=np.array(seconds, dtype=np.float64),
-        algorithm=np.where(known, "measured", otherwise.algorithm),
+        seconds=np.where(known, times, otherwise.seconds),
+        algorithm=Coded(values=(*formula.values, MEASURED), codes=np.where(known, len(formula.values), formula.codes)),
         rounds=np.where(known, 0, otherwise.rounds),
-        basis=np.where(known, Basis.MEASURED.value, otherwise.basis),
-        measured=found,
+        basis=Coded(values=(Basis.FORMULA, Basis.MEASURED), codes=known.astype(np.int64)),
+        measured=Coded(values=tuple(archive), codes=place),
     )

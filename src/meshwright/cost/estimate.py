@@ -1,4 +1,4 @@
-"""The estimator: a model's operator table against a column table of layouts goes in; times and bytes of a step come out.
+"""The estimator: a model's operators and a column table of layouts go in; times and bytes of a step come out.
 
 There is one estimator and it works on columns; a single layout is a table of one row.
 """
@@ -6,15 +6,15 @@ There is one estimator and it works on columns; a single layout is a table of on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from meshwright.cost import collectives
 from meshwright.cost.efficiency import DATASHEET, Efficiency
-from meshwright.cost.roofline import compute_s, read_s, roofline_s
-from meshwright.layout.ownership import local_elements, local_sizes
-from meshwright.layout.placement import group_nodes, instance_size, leaves_node
+from meshwright.cost.roofline import compute_s, matmul_flops, read_s, roofline_s
+from meshwright.layout.ownership import fullest_sizes, local_elements, product
+from meshwright.layout.placement import boundaries_outside, group_nodes, leaves_node
 from meshwright.workload.attention import score_flops
 from meshwright.workload.feed_forward import busiest_share, distinct_experts
 from meshwright.workload.messages import Message, messages
@@ -78,19 +78,19 @@ def estimate_step(model: Model, system: System, layouts: Layouts, batch: Batch, 
     """
     work = tuple(_work(model, system, layouts, batch, item, assumptions) for item in operators(model))
     local = _sum([item.seconds for item in work], len(layouts))
-    exchanges = tuple(_exchange(model, system, layouts, batch, item, assumptions) for item in messages(model))
+    exchanges = tuple((item, _exchange(system, layouts, batch, item, assumptions)) for item in messages(model))
     merged = _sum([exchange.seconds * _calls(message, layouts) for message, exchange in exchanges], len(layouts))
     return Step(work=work, exchanges=exchanges, local_s=local, exchange_s=merged, total_s=local + merged)
 
 
-def tp_link(system: System, layouts: Layouts, axis: str = "tp") -> collectives.Group:
+def group_along(system: System, layouts: Layouts, axis: str, efficiency: Efficiency) -> collectives.Group:
     """The groups along an axis, with the slowest link between members of any of them."""
     outside = leaves_node(layouts, axis, system.devices_per_node)
     return collectives.Group(
         ranks=layouts.degree(axis),
         nodes=group_nodes(layouts, axis, system.devices_per_node),
         latency_s=np.where(outside, system.nic_latency, system.scale_up.latency),
-        bandwidth_bytes_per_s=np.where(outside, system.nic_bandwidth, system.scale_up.bandwidth),
+        bandwidth_bytes_per_s=np.where(outside, system.nic_bandwidth, system.scale_up.bandwidth) * efficiency.link,
     )
 
 
@@ -114,25 +114,25 @@ def flops(step: Step) -> Floats:
     return _sum([item.flops for item in step.work], len(step.local_s))
 
 
-def _work(  # noqa: PLR0913, PLR0917 - the four nouns and an operator
+def _work(  # noqa: PLR0917 - the four nouns and an operator
     model: Model, system: System, layouts: Layouts, batch: Batch, operator: Operator, assumptions: Assumptions
 ) -> Work:
-    if not operator.state:
-        work, weights = _matrix_work(model, layouts, batch, operator, assumptions.weight_reads)
-        state = np.zeros(len(layouts))
-    else:
+    if operator.state:
         work, state = _attention_work(model, layouts, batch, operator)
         weights = np.zeros(len(layouts))
-    rate = _rate(model, system, operator) * assumptions.efficiency.matrix
-    memory = system.accelerator.memory_bandwidth * assumptions.efficiency.memory
+    else:
+        work, weights = _matrix_work(model, layouts, batch, operator, assumptions.weight_reads)
+        state = np.zeros(len(layouts))
+    rate: Any = _rate(model, system, operator) * assumptions.efficiency.matrix
+    memory: Any = system.accelerator.memory_bandwidth * assumptions.efficiency.memory
     moved = weights + state
     return Work(
         operator=operator,
         flops=work * operator.count,
         weight_bytes=weights * operator.count,
         state_bytes=state * operator.count,
-        seconds=roofline_s(work, cast("Any", rate), moved, cast("Any", memory)) * operator.count,
-        compute_bound=compute_s(work, cast("Any", rate)) > read_s(moved, cast("Any", memory)),
+        seconds=roofline_s(work, rate, moved, memory) * operator.count,
+        compute_bound=compute_s(work, rate) > read_s(moved, memory),
     )
 
 
@@ -141,19 +141,21 @@ def _matrix_work(
 ) -> tuple[Floats, Floats]:
     """FLOPs and weight bytes of one layer's product on the busiest rank, one step."""
     tensor = operator.weights[0]
-    rows = batch.sampled if operator.kind is None else batch.rows
+    rows = float(batch.sampled if operator.kind is None else batch.rows)
     if reads == "even":
+        visited, routed = _even_experts(operator, batch.rows)
         shards = layouts.degree("tp")
-        visited, routed = _even_experts(operator, rows)
-        return 2.0 * rows * tensor.elements * routed / shards, _whole_bytes(model, tensor) * visited / shards
+        read = _whole_bytes(model, tensor) * visited / shards
+        return matmul_flops(tensor.elements * routed / shards, rows), read
+    sizes = fullest_sizes(tensor, layouts, "gathered")
+    if operator.rows == "routed":
+        sizes = sizes[1:]  # of one expert
+    elements = _column(product(sizes), layouts)
+    stored = _column(model.format_of(tensor).stored_bytes(sizes), layouts)
     if operator.rows == "tokens":
-        stored = cast("Ints", model.format_of(tensor).stored_bytes(local_sizes(tensor, layouts)))
-        return 2.0 * rows * local_elements(tensor, layouts), stored.astype(np.float64)
-    count, *inner = local_sizes(tensor, layouts)
-    one = cast("Ints", model.format_of(tensor).stored_bytes(inner))
-    elements = local_elements(tensor, layouts) / count
-    visited, visits = _expert_load(operator, rows, layouts)
-    return 2.0 * elements * visits, one * visited
+        return matmul_flops(elements, rows), stored
+    visited, visits = _expert_load(operator, batch.rows, layouts)
+    return matmul_flops(elements, visits), stored * visited
 
 
 def _even_experts(operator: Operator, rows: int) -> tuple[float, float]:
@@ -171,8 +173,10 @@ def _expert_load(operator: Operator, rows: int, layouts: Layouts) -> tuple[Float
     """
     groups = layouts.degree("ep")
     if rows == 1:
-        found = {count: busiest_share(operator.experts, operator.top_k, count) for count in np.unique(groups).tolist()}
-        busiest = np.array([found[count] for count in groups.tolist()])
+        by_count = np.zeros(int(groups.max(initial=0)) + 1)
+        for count in np.flatnonzero(np.bincount(groups)).tolist():
+            by_count[count] = busiest_share(operator.experts, operator.top_k, count)
+        busiest = by_count[groups]
         return busiest, busiest
     read = distinct_experts(operator.experts, operator.top_k, rows) / groups
     return read, rows * operator.top_k / groups
@@ -182,14 +186,18 @@ def _whole_bytes(model: Model, tensor: Tensor) -> int:
     return int(model.format_of(tensor).stored_bytes(tensor.shape))
 
 
+def _column(values: Ints | int, layouts: Layouts) -> Floats:
+    return np.broadcast_to(np.asarray(values, dtype=np.float64), len(layouts))
+
+
 def _attention_work(model: Model, layouts: Layouts, batch: Batch, operator: Operator) -> tuple[Floats, Floats]:
     """FLOPs and state bytes of one layer's attention on a rank: its query heads over the positions they see."""
-    heads = local_elements(operator.scores, layouts)
+    heads = local_elements(operator.scores, layouts, "activations").astype(np.float64)
     pairs, positions = batch.pairs(operator.window), batch.attended(operator.window)
     cached = np.zeros(len(layouts))
     for tensor in operator.state:
-        cached = cached + local_elements(tensor, layouts) * model.kv.bits / 8
-    return heads * (score_flops(1, pairs) / batch.steps), cached * (positions / batch.steps)
+        cached = cached + local_elements(tensor, layouts, "kv_cache") * model.kv.bits / 8
+    return score_flops(heads, pairs / batch.steps), cached * (positions / batch.steps)
 
 
 def _rate(model: Model, system: System, operator: Operator) -> float:
@@ -200,41 +208,26 @@ def _rate(model: Model, system: System, operator: Operator) -> float:
     return system.accelerator.peak_for((model.format_of(operator.weights[0]).compute, plain, "bf16"))[1]
 
 
-def _exchange(  # noqa: PLR0913, PLR0917 - the four nouns and a message
-    model: Model, system: System, layouts: Layouts, batch: Batch, message: Message, assumptions: Assumptions
-) -> tuple[Message, collectives.Exchange]:
+def _exchange(
+    system: System, layouts: Layouts, batch: Batch, message: Message, assumptions: Assumptions
+) -> collectives.Exchange:
     sent = message.per_row_bytes * batch.rows
-    if not message.boundary:
-        group = tp_link(system, layouts, message.axis)
-        return message, collectives.all_reduce(assumptions.all_reduce, group, sent, system.accelerator.id)
-    return message, _boundaries(system, layouts, sent)
+    if message.boundary:
+        return _boundaries(system, layouts, float(sent), assumptions.efficiency)
+    group = group_along(system, layouts, message.axis, assumptions.efficiency)
+    return collectives.all_reduce(assumptions.all_reduce, group, sent, system.accelerator.id)
 
 
-def _boundaries(system: System, layouts: Layouts, sent: int) -> collectives.Exchange:
+def _boundaries(system: System, layouts: Layouts, sent_bytes: float, efficiency: Efficiency) -> collectives.Exchange:
     """Mean seconds of one stage boundary: those between boxes pay the NIC, the others the link inside a box."""
-    outside = _boundaries_outside(layouts, system.devices_per_node)
+    near = collectives.send_s(sent_bytes, system.scale_up.latency, system.scale_up.bandwidth * efficiency.link)
+    far = near
+    if system.nic_bandwidth > 0:
+        far = collectives.send_s(sent_bytes, system.nic_latency, system.nic_bandwidth * efficiency.link)
+    outside = boundaries_outside(layouts, system.devices_per_node)
     crossings = np.maximum(layouts.degree("pp") - 1, 1)
-    near = collectives.send_s(float(sent), system.scale_up.latency, system.scale_up.bandwidth)
-    far = near if system.scale_out is None else collectives.send_s(float(sent), system.nic_latency, system.nic_bandwidth)
-    count = len(layouts)
-    return collectives.Exchange(
-        seconds=(near * (crossings - outside) + far * outside) / crossings,
-        algorithm=np.full(count, "send_recv", dtype=object),
-        rounds=np.ones(count, dtype=np.int64),
-        basis=np.full(count, "formula", dtype=object),
-        measured=(None,) * count,
-    )
-
-
-def _boundaries_outside(layouts: Layouts, devices_per_node: int) -> Ints:
-    """How many stage boundaries have a pair of counterparts in different boxes."""
-    size = instance_size(layouts)
-    stage = size // layouts.degree("pp")
-    outside = np.zeros(len(layouts), dtype=np.int64)
-    for boundary in range(1, int(layouts.degree("pp").max(initial=1))):
-        crosses = ((boundary + 1) * stage - 1) // devices_per_node > (boundary - 1) * stage // devices_per_node
-        outside += crosses & (boundary < layouts.degree("pp")) & (size > devices_per_node)
-    return outside
+    seconds: Floats = (near * (crossings - outside) + far * outside) / crossings
+    return collectives.formula_exchange(seconds, "send_recv", np.ones(len(layouts), dtype=np.int64))
 
 
 def _calls(message: Message, layouts: Layouts) -> Ints:

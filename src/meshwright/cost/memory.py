@@ -6,14 +6,16 @@ here is what serving keeps: parameters, cached keys and values of every admitted
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.layout.ownership import local_elements, local_sizes, stage_of_layers
+from meshwright.layout.ownership import fullest_sizes, local_elements, local_samples, sample_ways, stage_of_layers
 from meshwright.model.model import Model, block_weights, first_weights, last_weights
+from meshwright.model.tensors import Dim
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
@@ -28,7 +30,8 @@ class Ledger:
     """Columns of int64, one row a layout: bytes on the fullest rank, and what would still fit.
 
     stage: the pipeline stage of the fullest rank.   kv_cache: of the sessions resident there.   max_sessions,
-    max_kv_tokens: per replica, on the stage with the least room (0 when the weights alone do not fit).
+    max_kv_tokens: per replica, over its copies of attention where each has its own samples, and over cp; the stage with
+    the least room decides (0 when the weights alone do not fit).
     """
 
     stage: Ints
@@ -40,29 +43,45 @@ class Ledger:
     max_kv_tokens: Ints
 
 
-def serving_ledger(  # noqa: PLR0913 - what is resident
+def serving_ledger(
     model: Model, layouts: Layouts, *, sessions: Ints, tokens: int, workspace_bytes: int, capacity_bytes: int
 ) -> Ledger:
-    """Bytes per rank with `sessions` (a column: per replica) of `tokens` cached positions each."""
+    """Bytes per rank with `sessions` (a column: per replica) of `tokens` cached positions each.
+
+    `W + K + U <= C` on every rank. Source: chapter "Supernodes", equation 6-1.
+    """
     held = np.zeros((6, len(layouts)), dtype=np.int64)
     weights, session, token = _per_kind(model, layouts, tokens)
     ends = _ends(model, layouts)
-    for stages in np.unique(layouts.degree("pp")).tolist():
-        rows = np.flatnonzero(layouts.degree("pp") == stages)
+    resident = local_samples(sessions, layouts)
+    room = capacity_bytes - workspace_bytes
+    for stages, rows in _by_stages(layouts):
         counts, numbers = _stages(model, stages)
         per_stage = tuple(column[rows] @ counts[:, :-2].T for column in (weights, session, token))
         fixed = per_stage[0] + ends[rows] @ counts[:, -2:].T
-        held[:, rows] = _fullest(fixed, per_stage[1], per_stage[2], sessions[rows], capacity_bytes - workspace_bytes, numbers)
+        fullest = _fullest(fixed, per_stage[1] * resident[rows, None], numbers)
+        free = np.maximum(room - fixed, 0)
+        held[:, rows] = np.stack([*fullest, _room_for(free, per_stage[1]), _room_for(free, per_stage[2])])
     stage, parameters, kv_cache, total, max_sessions, max_tokens = held
+    ways = sample_ways(layouts)
     return Ledger(
         stage=stage,
         parameters=parameters,
         kv_cache=kv_cache,
         workspace=np.full(len(layouts), workspace_bytes, dtype=np.int64),
         total=total + workspace_bytes,
-        max_sessions=max_sessions,
-        max_kv_tokens=max_tokens,
+        max_sessions=_times(max_sessions, ways),
+        max_kv_tokens=_times(max_tokens, ways * layouts.degree("cp")),
     )
+
+
+def _by_stages(layouts: Layouts) -> list[tuple[int, Ints]]:
+    """The rows of each number of stages."""
+    stages = layouts.degree("pp")
+    order = np.argsort(stages, kind="stable")
+    found, starts = np.unique(stages[order], return_index=True)
+    parts = pairwise([*starts.tolist(), len(order)])
+    return [(count, order[start:stop]) for count, (start, stop) in zip(found.tolist(), parts, strict=True)]
 
 
 def state_bytes_per_token(model: Model, kind: int) -> int:
@@ -75,28 +94,15 @@ def stored_columns(model: Model, tensors: tuple[Tensor, ...], layouts: Layouts) 
     """Stored bytes of tensors on the fullest rank of their stage, one row a layout."""
     total = np.zeros(len(layouts), dtype=np.int64)
     for tensor in tensors:
-        total = total + cast("Ints", model.format_of(tensor).stored_bytes(local_sizes(tensor, layouts)))
+        total = total + model.format_of(tensor).stored_bytes(fullest_sizes(tensor, layouts))
     return total
 
 
-def _fullest(  # noqa: PLR0913, PLR0917 - columns of one computation
-    fixed: Ints, session: Ints, token: Ints, sessions: Ints, room: int, numbers: Ints
-) -> Ints:
-    """Rows: stage, parameters, kv_cache, total, max_sessions, max_kv_tokens; the first of equally full stages."""
-    cached = session * sessions[:, None]
+def _fullest(fixed: Ints, cached: Ints, numbers: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Stage, parameters, kv_cache and total of the fullest of the stages (columns), the first of equally full ones."""
     worst = np.argmax(fixed + cached, axis=1)
     rows = np.arange(len(worst))
-    free = np.maximum(room - fixed, 0)
-    return np.stack(
-        [
-            numbers[worst],
-            fixed[rows, worst],
-            cached[rows, worst],
-            (fixed + cached)[rows, worst],
-            _room_for(free, session),
-            _room_for(free, token),
-        ]
-    )
+    return numbers[worst], fixed[rows, worst], cached[rows, worst], (fixed + cached)[rows, worst]
 
 
 def _room_for(free: Ints, each: Ints) -> Ints:
@@ -105,19 +111,32 @@ def _room_for(free: Ints, each: Ints) -> Ints:
     return counts.min(axis=1)
 
 
+def _times(count: Ints, ways: Ints) -> Ints:
+    return np.minimum(count, _UNLIMITED // ways) * ways
+
+
 def _per_kind(model: Model, layouts: Layouts, tokens: int) -> tuple[Ints, Ints, Ints]:
     """[rows, kinds] of one layer's weight bytes, bytes of one session's state, and bytes of one cached position."""
-    weights, session, token = [], [], []
+    weights: list[Ints] = []
+    session: list[Ints] = []
+    token: list[Ints] = []
     for kind, block in enumerate(model.kinds):
-        mixer = block.mixer
+        window = block.mixer.window
+        kept = tokens if window is None else min(tokens, window)
         weights.append(stored_columns(model, block_weights(model, kind), layouts))
-        per_token = np.zeros(len(layouts), dtype=np.int64)
-        for tensor in mixer.token_state():
-            per_token = per_token + local_elements(tensor, layouts) * model.kv.bits // 8
-        kept = tokens if mixer.window is None else min(tokens, mixer.window)
-        token.append(per_token)
-        session.append(per_token * kept)
+        session.append(_state_bytes(model, kind, layouts, kept))
+        token.append(_state_bytes(model, kind, layouts, 1))
     return np.stack(weights, axis=1), np.stack(session, axis=1), np.stack(token, axis=1)
+
+
+def _state_bytes(model: Model, kind: int, layouts: Layouts, positions: int) -> Ints:
+    """Bytes that `positions` cached positions of one session add to a layer, on the fullest rank."""
+    kept = Dim(role="positions", size=positions)
+    total = np.zeros(len(layouts), dtype=np.int64)
+    for tensor in model.kinds[kind].mixer.token_state():
+        held = replace(tensor, dims=(kept, *tensor.dims))
+        total = total + local_elements(held, layouts, "kv_cache") * model.kv.bits // 8
+    return total
 
 
 def _ends(model: Model, layouts: Layouts) -> Ints:
@@ -132,7 +151,7 @@ def _ends(model: Model, layouts: Layouts) -> Ints:
 
 @cache
 def _stages(model: Model, stages: int) -> tuple[Ints, Ints]:
-    """[distinct stages, kinds + 2] of layers of each kind, is first, is last; and the first number of each distinct stage.
+    """[distinct stages, kinds + 2] of layers of each kind, is first, is last; and the number of the first such stage.
 
     More stages than layers are described as empty ones: the rules refuse them.
     """

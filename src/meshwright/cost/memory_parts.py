@@ -1,4 +1,4 @@
-"""The ledger's weights by part: a model, one layout and a stage go in; bytes of each part on its fullest rank come out."""
+"""The ledger's weights by part: a model, a layout and a stage go in; each part on the fullest rank comes out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def parts_bytes(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     held = [tensor for kind in own for tensor in block_weights(model, kind)]
     held += first_weights(model) if stage == 0 else ()
     held += last_weights(model) if stage == layout.pp - 1 else ()
-    sizes = dict.fromkeys(PARTS, 0)
+    sizes: dict[str, int] = dict.fromkeys(PARTS, 0)
     for tensor in held:
         if tensor.alias is None or layout.pp > 1:
             sizes[tensor.part] += int(stored_columns(model, (tensor,), layouts)[0])

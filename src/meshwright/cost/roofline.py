@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from meshwright.base.numbers import N, maximum
+from meshwright.base.units import MULTIPLY_ADD_FLOPS
 
 
-
-def matmul_flops(rows: N, inner: int, outer: int) -> N:
-    """FLOPs of [rows, inner] x [inner, outer]; one multiply-add is 2. Source: chapter "Supernodes", section 6.1.2."""
-    return rows * (2 * inner * outer)
+def matmul_flops(elements: N, rows: Any, multiply_add_flops: Any = MULTIPLY_ADD_FLOPS) -> N:
+    """FLOPs of `rows` rows times a matrix of `elements` weights. Source: chapter "Supernodes", section 6.1.2."""
+    return elements * rows * multiply_add_flops
 
 
 def compute_s(work_flops: N, rate_flops_per_s: N) -> N:
-    """Seconds to compute."""
+    """Seconds to compute. Source: chapter "Supernodes", equation 6-2."""
     return work_flops / rate_flops_per_s
 
 
 def read_s(read_bytes: N, rate_bytes_per_s: N) -> N:
-    """Seconds to read from memory."""
+    """Seconds to read from memory. Source: chapter "Supernodes", equation 6-2."""
     return read_bytes / rate_bytes_per_s
 
 
@@ -37,5 +39,5 @@ def mfu_share(work_flops: N, rate_flops_per_s: N, read_bytes: N, rate_bytes_per_
 
 
 def read_over_compute_share(work_flops: N, rate_flops_per_s: N, read_bytes: N, rate_bytes_per_s: N) -> N:
-    """How many times longer reading takes than computing."""
+    """How many times longer reading takes than computing. Source: chapter "Supernodes", section 6.1.2."""
     return read_s(read_bytes, rate_bytes_per_s) / compute_s(work_flops, rate_flops_per_s)

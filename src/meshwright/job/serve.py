@@ -9,8 +9,8 @@ from meshwright.base.errors import JobError
 from meshwright.base.units import Seconds, Share, Tokens
 
 Discipline: TypeAlias = Literal["fifo"]
-_MOST_SESSIONS: Final = 10_000
-_MOST_TOKENS: Final = 2**31
+MOST_SESSIONS: Final = 10_000
+MOST_TOKENS: Final = 2**31
 _ALL: Final = Share(1.0)
 
 
@@ -38,14 +38,15 @@ class ServeJob:
 
 def checked(job: ServeJob) -> ServeJob:
     """The job itself, once its numbers make sense. Raises JOB001 (sizes), JOB002 (deadline)."""
-    for name, value, most in (
-        ("sessions", job.sessions, _MOST_SESSIONS),
-        ("context", job.context, _MOST_TOKENS),
-        ("new_tokens", job.new_tokens, _MOST_TOKENS),
-    ):
-        least = 0 if name == "context" else 1
-        if not least <= value <= most:
-            raise JobError(1, f"{name} is {value}", f"give between {least} and {most}")
+    check_range("sessions", job.sessions, 1, MOST_SESSIONS)
+    check_range("context", job.context, 0, MOST_TOKENS)
+    check_range("new_tokens", job.new_tokens, 1, MOST_TOKENS)
     if job.deadline is not None and job.deadline <= 0:
         raise JobError(2, f"the deadline is {job.deadline:g} s", "give a deadline above zero, as in 130ms")
     return job
+
+
+def check_range(name: str, value: int, least: int, most: int) -> None:
+    """Raises JOB001 for a size that is out of range."""
+    if not least <= value <= most:
+        raise JobError(1, f"{name} is {value}", f"give between {least} and {most}")

@@ -54,6 +54,11 @@ class Layout:
         return world_size({axis: getattr(self, axis) for axis in MESH_AXES})
 
 
+def fields_of(layout: Layout) -> dict[str, Any]:
+    """The fields of a layout by name, in the order of the front door."""
+    return {item.name: getattr(layout, item.name) for item in fields(layout)}
+
+
 def read_fixed(text: str) -> dict[str, Any]:
     """`tp=4,pp=2` as checked fields of a layout.
 
@@ -66,10 +71,18 @@ def read_fixed(text: str) -> dict[str, Any]:
         if not equals or name not in known:
             raise LayoutError(1, f"--layout {pair}: not a field of a layout", suggest(name, known))
         given[name] = value
-    layout = build(Layout, given, "layout")
-    for name in given:
-        value = getattr(layout, name)
+    layout = checked_layout(build(Layout, given, "layout"))
+    return {name: getattr(layout, name) for name in given}
+
+
+def checked_layout(layout: Layout) -> Layout:
+    """The layout itself. Raises LAY001 for a degree out of range, or more ranks than there are devices."""
+    least_ranks, most_ranks = _RANGE_OF_DEGREES
+    for name, value in fields_of(layout).items():
         least, most = _RANGE_OF_ZERO if name == "zero" else _RANGE_OF_DEGREES
         if type(value) is int and not least <= value <= most:
             raise LayoutError(1, f"--layout {name}={value}: out of range", f"give {name} from {least} to {most}")
-    return {name: getattr(layout, name) for name in given}
+    if layout.world_size > most_ranks:
+        cause = f"--layout {layout.id}: {layout.world_size} ranks"
+        raise LayoutError(1, cause, f"give degrees whose product is from {least_ranks} to {most_ranks}")
+    return layout

@@ -35,6 +35,12 @@ class Layouts:
         """The chosen rows (a mask, or indices), in that order."""
         return Layouts(columns={name: column[rows] for name, column in self.columns.items()})
 
+    def rows(self) -> tuple[Layout, ...]:
+        """Every row as a `Layout`, in order."""
+        names = tuple(self.columns)
+        cells = zip(*(column.tolist() for column in self.columns.values()), strict=True)
+        return tuple(Layout(**dict(zip(names, values, strict=True))) for values in cells)
+
     def row(self, index: int) -> Layout:
         """One row as a `Layout`."""
         return Layout(**{name: column[index : index + 1].tolist()[0] for name, column in self.columns.items()})
@@ -42,17 +48,15 @@ class Layouts:
 
 def table(layouts: Sequence[Layout]) -> Layouts:
     """Layouts as columns."""
-    return Layouts(
-        columns={item.name: _column([getattr(layout, item.name) for layout in layouts]) for item in fields(Layout)}
-    )
+    names = [item.name for item in fields(Layout)]
+    return Layouts(columns={name: _column([getattr(layout, name) for layout in layouts]) for name in names})
 
 
 def columns(degrees: Mapping[str, Ints]) -> Layouts:
     """A table from some columns; every other field holds its default."""
     count = len(next(iter(degrees.values())))
-    plain = Layout()
-    filled = {item.name: degrees.get(item.name, _column([getattr(plain, item.name)] * count)) for item in fields(Layout)}
-    return Layouts(columns=filled)
+    plain = table([Layout()]).take(np.zeros(count, dtype=np.int64))
+    return Layouts(columns={**plain.columns, **degrees})
 
 
 def _column(values: list[Any]) -> NDArray[Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING
 
-from meshwright.layout.axes import EXPERT_AXES, MESH_AXES, stage_ranks
+from meshwright.layout.axes import EXPERT_AXES, MESH_AXES
 
 if TYPE_CHECKING:
     from meshwright.layout.layout import Layout
@@ -55,13 +54,5 @@ def groups(layout: Layout, axis: str) -> tuple[tuple[int, ...], ...]:
 def _group_key(layout: Layout, place: dict[str, int], axis: str) -> tuple[int, ...]:
     if axis not in EXPERT_AXES:
         return tuple(place[name] for name in MESH_AXES if name != axis)
-    ranks = stage_ranks(layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp)
     copy = rank_in_stage(layout, place) // (layout.ep * layout.etp)
-    stage = (place["replicas"], place["pp"], copy if ranks > layout.ep * layout.etp else 0)
-    return (*stage, *(place[name] for name in EXPERT_AXES if name != axis))
-
-
-def all_places(layout: Layout) -> tuple[dict[str, int], ...]:
-    """Coordinates of every rank along the axes that multiply ranks, in rank order."""
-    sizes = [range(getattr(layout, axis)) for axis in MESH_AXES]
-    return tuple(dict(zip(MESH_AXES, place, strict=True)) for place in product(*sizes))
+    return (place["replicas"], place["pp"], copy, *(place[name] for name in EXPERT_AXES if name != axis))

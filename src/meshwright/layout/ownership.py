@@ -1,122 +1,247 @@
-"""The ownership table: a tensor and a layout go in; which axis shards which dim, who replicates it, and the index range
-that each rank holds come out.
+"""The ownership table: a tensor and layouts go in; the global index range of every dim that each rank holds comes out.
 
-One rule, `shard_range`, answers for a single rank and for columns of layouts alike, so the memory ledger, message sizes
-and the placements of a real run cannot disagree about who owns a slice.
+    a dim of                     is cut by                                        each part is repeated over
+    heads, intermediate, vocab   tp
+    kv_heads                     tp, down to whole heads                          tp / kv_heads neighbours
+    experts                      ep
+    expert_intermediate          etp
+    samples                      dp_replicate, dp_shard (attention=data_parallel)
+    positions                    cp; then tp under sp (activations that tp cuts nowhere else)
+    dim 0, in the states that    dp_shard, what the cuts above left, in chunks
+    `zero` covers                rounded up (as torch FSDP2)
+    any other                    nothing
+
+Axes of the stage that cut no dim of a tensor repeat it. Tensors with experts live on the second view of a stage's
+ranks (`ep`, `etp`), so there the rest of the stage repeats them. Stages share no tensor but a tied embedding.
+
+One rule, `owned`, answers for one rank and for columns of layouts alike, so the memory ledger, message sizes and the
+placements of a real run cannot disagree about who owns a slice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
-from meshwright.layout.axes import MESH_AXES
+from meshwright.layout.axes import EXPERT_AXES, MESH_AXES, stage_ranks
+from meshwright.layout.layouts import table
 from meshwright.layout.mesh import coordinates
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Ints
+    from meshwright.base.numbers import Bools, Ints
     from meshwright.layout.layout import Layout
     from meshwright.layout.layouts import Layouts
     from meshwright.model.tensors import Dim, Role, Tensor
+
+State: TypeAlias = Literal["parameters", "gathered", "gradients", "optimizer_state", "activations", "kv_cache"]
+"""What a tensor is kept as. `gathered` is a parameter while it is used, its dp_shard pieces brought together."""
 
 AXIS_OF_ROLE: Final[Mapping[Role, str]] = {
     "heads": "tp",
     "kv_heads": "tp",
     "intermediate": "tp",
     "vocab": "tp",
-    "positions": "cp",
     "experts": "ep",
     "expert_intermediate": "etp",
+    "positions": "cp",
 }
-"""Which axis shards a dim of this role; a role that is not here is held whole by every rank of its stage."""
+"""The axis that cuts a dim of this role. `samples` are cut by `SAMPLE_AXES`; any other role is held whole."""
+
+SAMPLE_AXES: Final = ("dp_replicate", "dp_shard")
+"""The axes over which samples are dealt, where the copies of attention see different ones."""
+
+ZERO_OF_STATE: Final[Mapping[State, int]] = {"optimizer_state": 1, "gradients": 2, "parameters": 3}
+"""From which `zero` on dp_shard cuts dim 0 of a state; a state that is not here it never cuts."""
+
+_STAGE_AXES: Final = tuple(axis for axis in MESH_AXES if axis not in {"replicas", "pp"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cut:
+    """One cut of one dim, as columns: into `ways` parts of whole grains; a rank holds number coordinate / step.
+
+    axis: whose coordinate.   step: neighbours along the axis that hold the same part.   grain: elements never parted.
+    """
+
+    axis: str
+    ways: Ints
+    step: Ints | int = 1
+    grain: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where one tensor lies: per dim the axis that shards it (None is whole), and the axes of a stage that repeat it."""
+    """Where one tensor lies among the ranks of a stage of one replica; axes of degree 1 are left out.
 
-    shards: tuple[str | None, ...]
-    replicated_on: tuple[str, ...]
-
-
-def placement(tensor: Tensor, layout: Layout) -> Placement:
-    """The axes that shard and that replicate a tensor within its stage, those of degree 1 left out."""
-    axes = tuple(AXIS_OF_ROLE.get(dim.role) for dim in tensor.dims)
-    shards = tuple(axis if axis is not None and getattr(layout, axis) > 1 else None for axis in axes)
-    if any(dim.role in {"experts", "expert_intermediate"} for dim in tensor.dims):
-        spread = layout.ep * layout.etp
-        stage = layout.dp_replicate * layout.dp_shard * layout.cp * layout.tp
-        return Placement(shards=shards, replicated_on=("expert_replicas",) if stage > spread else ())
-    held = set(shards)
-    repeated = [axis for axis in MESH_AXES[1:] if axis not in {"pp", *held} and getattr(layout, axis) > 1]
-    if any(_short(dim, layout) for dim in tensor.dims):
-        repeated.append("tp")
-    return Placement(shards=shards, replicated_on=tuple(repeated))
-
-
-def shard_range(units: int, degree: Ints | int, index: Ints | int) -> tuple[Ints, Ints]:
-    """First and past-the-last unit that shard `index` of `degree` holds, of `units` indivisible ones.
-
-    With no more shards than units: equal shares rounded up, the last ones shorter or empty (as DTensor chunks). With
-    more shards than units: each unit is repeated over degree / units neighbours (KV heads under a wide tp). Works on
-    ints and on columns.
+    shards: per dim, axis -> parts, in the order of cutting.   replicated_on: axis -> ranks that hold the same part
+    (`expert_replicas`: what ep x etp leave of the stage). All parts times all copies are the ranks of the stage.
     """
-    share = -(-units // np.asarray(degree))
-    repeat = np.maximum(1, np.asarray(degree) // units)
-    first = np.minimum(np.where(repeat > 1, np.asarray(index) // repeat, np.asarray(index) * share), units)
-    return first, np.minimum(first + share, units)
+
+    shards: tuple[Mapping[str, int], ...]
+    replicated_on: Mapping[str, int]
+
+    @property
+    def copies(self) -> int:
+        """How many ranks of the stage hold each element."""
+        return int(np.prod([1, *self.replicated_on.values()]))
 
 
-def local_sizes(tensor: Tensor, layouts: Layouts) -> tuple[Ints, ...]:
-    """For each dim, the elements on the fullest rank (shard 0), one column a dim."""
-    return tuple(_local_size(dim, layouts) for dim in tensor.dims)
+def placement(tensor: Tensor, layout: Layout, state: State = "parameters") -> Placement:
+    """Which axes cut and which repeat a tensor kept as `state`."""
+    cut = cuts(tensor, table([layout]), state)
+    shards = tuple({item.axis: int(item.ways[0]) for item in dim} for dim in cut)
+    parts = {axis: int(np.prod([1, *(dim.get(axis, 1) for dim in shards)])) for axis in (*_STAGE_AXES, *EXPERT_AXES)}
+    if _has_experts(tensor):
+        ranks = stage_ranks(layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp)
+        copies = {"expert_replicas": ranks // (layout.ep * layout.etp * parts["dp_shard"])}
+    else:
+        copies = {axis: getattr(layout, axis) // parts[axis] for axis in _STAGE_AXES}
+    kept = tuple({axis: ways for axis, ways in dim.items() if ways > 1} for dim in shards)
+    return Placement(shards=kept, replicated_on={axis: count for axis, count in copies.items() if count > 1})
 
 
-def local_elements(tensor: Tensor, layouts: Layouts) -> Ints:
+def index_ranges(tensor: Tensor, layout: Layout, rank: int, state: State = "parameters") -> tuple[range, ...]:
+    """The global index range of each dim that a rank of the tensor's stage holds."""
+    place = {axis: np.array([index]) for axis, index in coordinates(layout, rank).items()}
+    bounds = owned(tensor, table([layout]), place, state)
+    return tuple(range(int(np.max(first)), int(np.max(last))) for first, last in bounds)
+
+
+def owned(
+    tensor: Tensor, layouts: Layouts, place: Mapping[str, Ints | int], state: State
+) -> tuple[tuple[Ints | int, Ints | int], ...]:
+    """For each dim, first and past-the-last global index held at a place.
+
+    place: axis -> coordinate, ints or columns that broadcast against the rows. What is not cut comes back as ints.
+    """
+    both = zip(tensor.dims, cuts(tensor, layouts, state), strict=True)
+    return tuple(_bounds(dim.size, dim_cuts, place) for dim, dim_cuts in both)
+
+
+def fullest_sizes(tensor: Tensor, layouts: Layouts, state: State = "parameters") -> tuple[Ints | int, ...]:
+    """For each dim, the elements on the fullest rank, that at the origin of the mesh; an int where nothing is cut."""
+    return tuple(last for _, last in owned(tensor, layouts, _ORIGIN, state))
+
+
+def local_sizes(tensor: Tensor, layouts: Layouts, state: State = "parameters") -> tuple[Ints, ...]:
+    """`fullest_sizes`, one column a dim."""
+    return tuple(np.broadcast_to(size, len(layouts)) for size in fullest_sizes(tensor, layouts, state))
+
+
+def local_elements(tensor: Tensor, layouts: Layouts, state: State = "parameters") -> Ints:
     """Elements on the fullest rank."""
-    total = np.ones(len(layouts), dtype=np.int64)
-    for size in local_sizes(tensor, layouts):
+    return np.broadcast_to(product(fullest_sizes(tensor, layouts, state)), len(layouts))
+
+
+def product(sizes: Sequence[Ints | int]) -> Ints | int:
+    """Elements of a piece with these dims."""
+    total: Ints | int = 1
+    for size in sizes:
         total = total * size
     return total
 
 
-def index_ranges(tensor: Tensor, layout: Layout, rank: int) -> tuple[range, ...]:
-    """The global index range of each dim that a rank of the tensor's stage holds."""
-    place = coordinates(layout, rank)
-    return tuple(_range_of(dim, layout, place) for dim in tensor.dims)
+def local_samples(samples: Ints, layouts: Layouts) -> Ints:
+    """How many of `samples` (a column) the fullest copy of the attention ranks works on and keeps the state of."""
+    held: Any = samples
+    for axis, degree in _degrees("samples", layouts):
+        held = _bounds(held, (Cut(axis=axis, ways=degree),), _ORIGIN)[1]
+    return cast("Ints", held)
+
+
+def sample_ways(layouts: Layouts) -> Ints:
+    """Among how many copies of the attention ranks the samples are dealt: 1 where every copy sees all."""
+    ways = np.ones(len(layouts), dtype=np.int64)
+    for _, degree in _degrees("samples", layouts):
+        ways = ways * degree
+    return ways
 
 
 def stage_of_layers(layers: int, stages: int) -> tuple[range, ...]:
-    """The layers of each pipeline stage: equal shares; what is left over goes to the stages before the last, which also
-    holds the head. Source: vLLM 0.11, `get_pp_indices` (distributed/utils.py)."""
+    """The layers of each pipeline stage: equal shares; what is left over goes to stages before the last.
+
+    The last one holds the head besides. Source: vLLM 0.11, `get_pp_indices` (distributed/utils.py).
+    """
     share, extra = divmod(layers, stages)
     counts = [share] * stages
     for place in range(extra):
         counts[stages - 2 - place] += 1
     bounds = np.cumsum([0, *counts]).tolist()
-    return tuple(range(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True))
+    return tuple(range(start, stop) for start, stop in pairwise(bounds))
 
 
-def _local_size(dim: Dim, layouts: Layouts) -> Ints:
-    axis = AXIS_OF_ROLE.get(dim.role)
-    if axis is None:
-        return np.full(len(layouts), dim.size, dtype=np.int64)
-    first, last = shard_range(dim.units, layouts.degree(axis), 0)
-    return cast("Ints", (last - first) * dim.grain)
+def cuts(tensor: Tensor, layouts: Layouts, state: State) -> tuple[tuple[Cut, ...], ...]:
+    """For each dim, what cuts it, in order; a cut that no row makes is left out."""
+    found = [_role_cuts(dim, tensor, layouts, state) for dim in tensor.dims]
+    covered = layouts.degree("zero") >= ZERO_OF_STATE.get(state, _NEVER)
+    if found and covered.any():
+        found[0].append(_state_cut(tensor, layouts, covered))
+    return tuple(tuple(dim) for dim in found)
 
 
-def _range_of(dim: Dim, layout: Layout, place: Mapping[str, int]) -> range:
-    axis = AXIS_OF_ROLE.get(dim.role)
-    if axis is None:
-        return range(dim.size)
-    first, last = shard_range(dim.units, getattr(layout, axis), place[axis])
-    return range(int(first) * dim.grain, int(last) * dim.grain)
+def _role_cuts(dim: Dim, tensor: Tensor, layouts: Layouts, state: State) -> list[Cut]:
+    found: list[Cut] = []
+    pairs = _degrees(dim.role, layouts)
+    if dim.role == "positions" and state == "activations" and not any(_on_tp(item) for item in tensor.dims):
+        pairs.append(("tp", np.where(layouts.columns["sp"], layouts.degree("tp"), 1)))
+    for axis, degree in pairs:
+        most = int(degree.max(initial=1))
+        if dim.role == "kv_heads" and most > dim.units:  # a KV head is never parted: neighbours hold the same one
+            step = np.maximum(degree // dim.units, 1)
+            found.append(Cut(axis=axis, ways=np.minimum(degree, dim.units), step=step, grain=dim.grain))
+        elif most > 1:
+            found.append(Cut(axis=axis, ways=degree, grain=dim.grain))
+    return found
 
 
-def _short(dim: Dim, layout: Layout) -> bool:
-    """Whether a sharded dim has fewer units than its axis has ranks, so that some ranks hold the same unit."""
-    axis = AXIS_OF_ROLE.get(dim.role)
-    return axis is not None and getattr(layout, axis) > dim.units
+def _degrees(role: Role, layouts: Layouts) -> list[tuple[str, Ints]]:
+    """The axes that cut a role and into how many parts; samples only where the copies see different ones."""
+    if role == "samples":
+        dealt = layouts.columns["attention"] == "data_parallel"
+        return [(axis, np.where(dealt, layouts.degree(axis), 1)) for axis in SAMPLE_AXES]
+    axis = AXIS_OF_ROLE.get(role)
+    return [] if axis is None else [(axis, layouts.degree(axis))]
+
+
+def _state_cut(tensor: Tensor, layouts: Layouts, covered: Bools) -> Cut:
+    """The cut along dp_shard; experts are cut over the part of it that their own view leaves free."""
+    degree = layouts.degree("dp_shard")
+    taken: Ints = np.ones_like(degree)
+    if _has_experts(tensor):
+        spread = layouts.degree("ep") * layouts.degree("etp")
+        taken = np.clip(spread // (layouts.degree("cp") * layouts.degree("tp")), 1, degree)
+    return Cut(axis="dp_shard", ways=np.where(covered, degree // taken, 1), step=np.where(covered, taken, degree))
+
+
+def _bounds(size: Any, dim_cuts: tuple[Cut, ...], place: Mapping[str, Ints | int]) -> tuple[Any, Any]:
+    """First and past-the-last index after the cuts: equal shares rounded up, so that the last are short or empty."""
+    first: Any = 0
+    last: Any = size
+    for cut in dim_cuts:
+        grains = -(-(last - first) // cut.grain)
+        share = -(-grains // cut.ways) * cut.grain
+        start = first + _number(place[cut.axis], cut) * share
+        first, last = np.minimum(start, last), np.minimum(start + share, last)
+    return first, last
+
+
+def _number(coordinate: Ints | int, cut: Cut) -> Ints | int:
+    """Which part a coordinate holds."""
+    at_origin = isinstance(coordinate, int) and coordinate == 0
+    return 0 if at_origin else coordinate // cut.step
+
+
+def _on_tp(dim: Dim) -> bool:
+    return AXIS_OF_ROLE.get(dim.role) == "tp"
+
+
+def _has_experts(tensor: Tensor) -> bool:
+    return any(dim.role in {"experts", "expert_intermediate"} for dim in tensor.dims)
+
+
+_NEVER: Final = 9
+_ORIGIN: Final[Mapping[str, int]] = dict.fromkeys((*MESH_AXES, *EXPERT_AXES), 0)

@@ -1,17 +1,18 @@
-"""Rules a layout must keep: a model, a number of devices and columns of layouts go in; the first broken rule of each row
-comes out, with its code, the reason and the nearest degree that keeps it.
+"""Rules a layout must keep: a model and columns of layouts go in; the first broken rule of each row comes out.
 
-A rule is a predicate over columns and a sentence. Rules of one engine (block widths, page sizes) live with the engine;
-these hold for any.
+A rule is a predicate over columns and a sentence; what comes out has its code, the reason and the nearest degree that
+keeps it. Rules of one engine (block widths, page sizes) live with the engine; these hold for any.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from meshwright.layout.axes import AXES, stage_ranks
+from meshwright.layout.layouts import Layouts
 from meshwright.model.feed_forwards import Dense, Experts
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from meshwright.base.numbers import Bools, Ints
     from meshwright.layout.layout import Layout
-    from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
 
 Check: TypeAlias = "Callable[[Model, Layouts], Bools]"
@@ -38,7 +38,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """The first rule that a row breaks."""
+    """The first rule a row breaks. nearest: `k=v,...` to change; etp is what ep leaves of tp unless it is named."""
 
     code: str
     reason: str
@@ -47,12 +47,18 @@ class Broken:
 
 def first_broken(model: Model, layouts: Layouts, most: int) -> list[Broken | None]:
     """For each row the first broken rule of `RULES`, or None. `most` bounds the search for the nearest degree."""
+    broken = np.stack([~rule.keeps(model, layouts) for rule in RULES])
+    first = np.argmax(broken, axis=0)
     found: list[Broken | None] = [None] * len(layouts)
-    for rule in reversed(RULES):
-        for row in np.flatnonzero(~rule.keeps(model, layouts)).tolist():
-            layout = layouts.row(row)
-            nearest = _nearest(model, layouts, row, rule.axis, most)
-            found[row] = Broken(code=rule.code, reason=rule.sentence(model, layout), nearest=nearest)
+    known: dict[object, Broken] = {}
+    for row in np.flatnonzero(broken.any(axis=0)).tolist():
+        layout = layouts.row(row)
+        rule = RULES[int(first[row])]
+        key = (rule.code, layout.sp, layout.zero, *(getattr(layout, axis) for axis in AXES))
+        if key not in known:
+            nearest = _nearest(model, layouts.take([row]), rule, most)
+            known[key] = Broken(code=rule.code, reason=rule.sentence(model, layout), nearest=nearest)
+        found[row] = known[key]
     return found
 
 
@@ -64,25 +70,46 @@ def keeps_all(model: Model, layouts: Layouts) -> Bools:
     return kept
 
 
-def _nearest(model: Model, layouts: Layouts, row: int, axis: str, most: int) -> str | None:
-    """The degree of `axis` closest to the row's (the smaller of two) with which the row keeps every rule on that axis.
+def _nearest(model: Model, row: Layouts, rule: Rule, most: int) -> str | None:
+    """The degree of the rule's axis closest to the row's (the smaller of two) that keeps every rule, or else this one.
 
-    Expert degrees follow tp, as `ep * etp = tp` leaves them no freedom when tp is what changes.
+    The expert degrees are also tried as they follow from each other, so that `tp=8` is found where ep x etp was tp=12.
     """
-    value = int(layouts.degree(axis)[row])
-    tried = np.arange(1, max(most, 1) + 1)
-    tried = tried[np.argsort(np.abs(tried - value), kind="stable")][:_TRIED]
-    rows = layouts.take(np.full(len(tried), row))
-    changed = {**rows.columns, axis: tried}
-    if axis == "tp":
-        changed |= {"ep": np.ones_like(tried), "etp": tried} if _has_experts(model) else {}
-    probe = type(layouts)(columns=changed)
-    good = np.ones(len(tried), dtype=np.bool_)
-    for rule in RULES:
-        if rule.axis == axis:
-            good &= rule.keeps(model, probe)
-    best = np.flatnonzero(good)
-    return f"{axis}={tried[best[0]]}" if len(best) else None
+    value = int(row.degree(rule.axis)[0])
+    around = np.arange(value - _TRIED, value + _TRIED)
+    tried = np.union1d(np.arange(1, _TRIED), around[(around >= 1) & (around <= most)])
+    tried = tried[tried <= max(most, 1)]
+    tried = tried[np.argsort(np.abs(tried - value), kind="stable")]
+    rows = row.take(np.zeros(len(tried), dtype=np.int64))
+    probes = [Layouts(columns={**rows.columns, **change}) for change in _changes(model, rows, rule.axis, tried)]
+    for keeps in (keeps_all, rule.keeps):
+        good = np.stack([keeps(model, probe) for probe in probes])
+        if good.any():
+            place = int(np.argmax(good.any(axis=0)))
+            return _spelled(row, probes[int(np.argmax(good[:, place]))].take([place]), rule.axis)
+    return None
+
+
+def _changes(model: Model, rows: Layouts, axis: str, tried: Ints) -> list[dict[str, Ints]]:
+    """The columns to change: the axis alone, then with the expert degrees that follow from it."""
+    alone = {axis: tried}
+    if not _experts(model):
+        return [alone]
+    tp, ep = rows.degree("tp"), rows.degree("ep")
+    followed: dict[str, list[dict[str, Ints]]] = {
+        "tp": [{"etp": np.maximum(tried // ep, 1)}, {"ep": np.ones_like(tried), "etp": tried}],
+        "ep": [{"etp": np.maximum(tp // tried, 1)}],
+        "etp": [{"ep": np.maximum(tp // tried, 1)}],
+    }
+    return [alone, *(alone | others for others in followed.get(axis, []))]
+
+
+def _spelled(row: Layouts, found: Layouts, axis: str) -> str:
+    """What to change of the row, the axis first; etp is left out where ep and tp imply it."""
+    implied = max(int(found.degree("tp")[0]) // int(found.degree("ep")[0]), 1)
+    names = [axis, *(name for name in AXES if name != axis and found.degree(name)[0] != row.degree(name)[0])]
+    kept = [name for name in names if name != "etp" or int(found.degree("etp")[0]) != implied]
+    return ",".join(f"{name}={int(found.degree(name)[0])}" for name in kept or names)
 
 
 def _divides(degrees: Ints, sizes: Iterable[int]) -> Bools:
@@ -90,6 +117,11 @@ def _divides(degrees: Ints, sizes: Iterable[int]) -> Bools:
     for size in sizes:
         kept &= size % degrees == 0
     return kept
+
+
+def _undivided(degree: int, sizes: Iterable[int]) -> int:
+    """The first size that the degree does not divide."""
+    return next(size for size in sizes if size % degree)
 
 
 def _heads(model: Model) -> list[int]:
@@ -102,20 +134,19 @@ def _kv_heads(model: Model) -> list[int]:
 
 def _dense_widths(model: Model) -> list[int]:
     dense = {block.feed_forward.intermediate for block in model.kinds if isinstance(block.feed_forward, Dense)}
-    shared = {
-        block.feed_forward.shared.intermediate
-        for block in model.kinds
-        if isinstance(block.feed_forward, Experts) and block.feed_forward.shared is not None
-    }
-    return sorted(dense | shared)
+    return sorted(dense | {item.shared.intermediate for item in _experts(model) if item.shared is not None})
 
 
 def _experts(model: Model) -> list[Experts]:
     return [block.feed_forward for block in model.kinds if isinstance(block.feed_forward, Experts)]
 
 
-def _has_experts(model: Model) -> bool:
-    return bool(_experts(model))
+def _expert_widths(model: Model) -> list[int]:
+    return sorted({item.intermediate for item in _experts(model)})
+
+
+def _expert_counts(model: Model) -> list[int]:
+    return sorted({item.experts for item in _experts(model)})
 
 
 def _kv_kept(model: Model, layouts: Layouts) -> Bools:
@@ -126,53 +157,86 @@ def _kv_kept(model: Model, layouts: Layouts) -> Bools:
     return kept
 
 
+def _kv_sentence(model: Model, row: Layout) -> str:
+    count = next(count for count in _kv_heads(model) if count % row.tp and row.tp % count)
+    return f"tp={row.tp} neither divides {count} KV heads nor is a multiple of them"
+
+
 def _experts_cover(model: Model, layouts: Layouts) -> Bools:
-    """ep * etp equal to tp where there are experts, and 1 where there are none."""
+    """The ranks of a stage hold the experts a whole number of times; without experts ep and etp are 1.
+
+    Ranks of a tp group work on the same rows unless sp deals them out, so without sp the experts cover whole groups.
+    """
     spread = layouts.degree("ep") * layouts.degree("etp")
-    return spread == (layouts.degree("tp") if _has_experts(model) else 1)
+    if not _experts(model):
+        return spread == 1
+    tp = layouts.degree("tp")
+    stage = stage_ranks(layouts.degree("dp_replicate"), layouts.degree("dp_shard"), layouts.degree("cp"), tp)
+    return (stage % spread == 0) & ((spread % tp == 0) | layouts.columns["sp"])
 
 
-_TRIED: Final = 4096
+def _cover_sentence(model: Model, row: Layout) -> str:
+    degrees = f"ep={row.ep} x etp={row.etp}"
+    stage = row.dp_replicate * row.dp_shard * row.cp * row.tp
+    if not _experts(model):
+        return f"ep={row.ep}, etp={row.etp}: expert parallelism needs experts, and the model is dense"
+    if stage == row.tp:
+        return f"{degrees} is not tp={row.tp}"
+    if stage % (row.ep * row.etp):
+        return f"{degrees} does not divide the {stage} ranks of a stage"
+    return f"{degrees} is not a multiple of tp={row.tp}, and without sp its ranks would repeat each other's work"
+
+
+def _state_lines_up(_model: Model, layouts: Layouts) -> Bools:
+    """Where dp_shard cuts the experts' state, their view takes whole coordinates of it, or a whole part of one."""
+    spread: Any = layouts.degree("ep") * layouts.degree("etp")
+    inner = layouts.degree("cp") * layouts.degree("tp")
+    kept = (layouts.degree("zero") == 0) | (layouts.degree("dp_shard") == 1)
+    lined_up = np.ones(len(layouts), dtype=np.bool_)
+    for ranks in (inner, inner * layouts.degree("dp_shard")):
+        lined_up &= (spread % ranks == 0) | (ranks % spread == 0)
+    return kept | lined_up
+
+
+_TRIED: Final = 512
 
 RULES: Final = (
     Rule(
         code="LAY003",
         axis="tp",
         keeps=lambda model, layouts: _divides(layouts.degree("tp"), _heads(model)),
-        sentence=lambda model, row: f"tp={row.tp} does not divide {_heads(model)[0]} attention heads",
+        sentence=lambda model, row: f"tp={row.tp} does not divide {_undivided(row.tp, _heads(model))} attention heads",
     ),
-    Rule(
-        code="LAY004",
-        axis="tp",
-        keeps=_kv_kept,
-        sentence=lambda model, row: f"tp={row.tp} neither divides {_kv_heads(model)[0]} KV heads nor is a multiple of them",
-    ),
+    Rule(code="LAY004", axis="tp", keeps=_kv_kept, sentence=_kv_sentence),
     Rule(
         code="LAY005",
         axis="tp",
         keeps=lambda model, layouts: _divides(layouts.degree("tp"), _dense_widths(model)),
-        sentence=lambda model, row: f"tp={row.tp} does not divide the feed-forward width {_dense_widths(model)[0]}",
+        sentence=lambda model, row: (
+            f"tp={row.tp} does not divide the feed-forward width {_undivided(row.tp, _dense_widths(model))}"
+        ),
     ),
     Rule(
         code="LAY006",
         axis="etp",
-        keeps=lambda model, layouts: _divides(layouts.degree("etp"), [item.intermediate for item in _experts(model)]),
-        sentence=lambda model, row: f"etp={row.etp} does not divide the expert width {_experts(model)[0].intermediate}",
+        keeps=lambda model, layouts: _divides(layouts.degree("etp"), _expert_widths(model)),
+        sentence=lambda model, row: (
+            f"etp={row.etp} does not divide the expert width {_undivided(row.etp, _expert_widths(model))}"
+        ),
     ),
     Rule(
         code="LAY007",
         axis="ep",
-        keeps=lambda model, layouts: _divides(layouts.degree("ep"), [item.experts for item in _experts(model)]),
-        sentence=lambda model, row: f"ep={row.ep} does not divide {_experts(model)[0].experts} experts",
+        keeps=lambda model, layouts: _divides(layouts.degree("ep"), _expert_counts(model)),
+        sentence=lambda model, row: f"ep={row.ep} does not divide {_undivided(row.ep, _expert_counts(model))} experts",
     ),
+    Rule(code="LAY008", axis="ep", keeps=_experts_cover, sentence=_cover_sentence),
     Rule(
-        code="LAY008",
+        code="LAY009",
         axis="ep",
-        keeps=_experts_cover,
-        sentence=lambda model, row: (
-            f"ep={row.ep} x etp={row.etp} is not tp={row.tp}"
-            if _has_experts(model)
-            else f"ep={row.ep}, etp={row.etp}: expert parallelism needs experts, and the model is dense"
+        keeps=_state_lines_up,
+        sentence=lambda _, row: (
+            f"ep={row.ep} x etp={row.etp} and dp_shard={row.dp_shard} cut the experts' state across each other"
         ),
     ),
     Rule(

@@ -13,8 +13,7 @@ from meshwright.base.result import Defaulted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_LARGEST: Final = 10**9
-_SHOWN_CHARACTERS: Final = 60
+LARGEST: Final = 10**9
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +59,7 @@ class Fields:
         value: object = self.data.get(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not -_LARGEST <= value <= _LARGEST:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not -LARGEST <= value <= LARGEST:
             raise self.wrong(name, value, "a finite number")
         return float(value)
 
@@ -117,8 +116,8 @@ class Fields:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.wrong(name, value, "a whole number")
-        if not least <= value <= _LARGEST:
-            raise self.wrong(name, value, f"a whole number from {least} to {_LARGEST}")
+        if not least <= value <= LARGEST:
+            raise self.wrong(name, value, f"a whole number from {least} to {LARGEST}")
         return value
 
     def _list(self, name: str, wanted: str) -> list[object] | None:
@@ -140,8 +139,19 @@ def shown(value: object) -> str:
     """A value of a config as one short piece of text, spelled as in JSON where the two differ."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, int) and abs(value) > _LARGEST**2:
-        return f"a number of {value.bit_length()} bits"
-    short = Repr()
-    short.maxstring = _SHOWN_CHARACTERS
-    return short.repr(value)
+    return _SHORT.repr(value)
+
+
+class _Short(Repr):
+    """Texts cut in the middle, deep and long values after a few items, and numbers too long for Python to print."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = 60
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Digits, or how many there would be in base 2."""
+        return f"a number of {x.bit_length()} bits" if abs(x) > LARGEST**2 else super().repr_int(x, level)
+
+
+_SHORT: Final = _Short()

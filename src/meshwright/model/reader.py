@@ -199,6 +199,8 @@ def _cached(name: str, cache: Path | None) -> Path | None:
     if cache is None or _ID.fullmatch(name) is None:
         return None
     folder = cache / f"models--{name.replace('/', '--')}"
+    if not _answers(folder.is_dir):
+        return None
     pointer = folder / "refs" / "main"
     if _answers(pointer.is_file):
         found = folder / "snapshots" / read_text(pointer).strip() / "config.json"

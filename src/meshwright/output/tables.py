@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from meshwright.base.result import plain as plain_value
 from meshwright.base.units import show_bytes, show_flops, show_rate, show_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from meshwright.base.result import Candidate, Result
 
-_ROWS: Final = 10
+_ROWS: Final = 7
 _BAR: Final = 36
 _NARROWEST: Final = 80
 _PARTS: Final = (("parameters_bytes", "weights"), ("kv_cache_bytes", "KV cache"), ("workspace_bytes", "workspace"))
@@ -25,8 +26,16 @@ _PARTS: Final = (("parameters_bytes", "weights"), ("kv_cache_bytes", "KV cache")
 def as_text(result: Result, *, width: int, colour: bool) -> str:
     """The whole answer, tables no wider than `width` columns."""
     stream = StringIO()
-    console = Console(file=stream, width=max(width, _NARROWEST), force_terminal=colour, highlight=False, soft_wrap=True)
-    console.print(f"[bold]{result.verdict.answer}[/bold]: {_escape(result.verdict.text)}")
+    console = Console(
+        file=stream,
+        width=max(width, _NARROWEST),
+        force_terminal=colour,
+        highlight=False,
+        soft_wrap=True,
+        markup=False,  # names and reasons are shown as they are, brackets and colons included
+        emoji=False,
+    )
+    console.print(Text.assemble((result.verdict.answer, "bold"), f": {result.verdict.text}"))
     best = result.best or (result.candidates[0] if result.command == "fit" else None)
     if best is not None and best.memory:
         _bars(console, best)
@@ -39,14 +48,14 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
     elif "answer" in result.body:
         _answer(console, result.body["answer"])
     _closing(console, result)
-    return stream.getvalue().rstrip("\n")
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).rstrip()
 
 
 def _bars(console: Console, candidate: Candidate) -> None:
     """The ledger of the fullest rank as bars against its capacity."""
     memory = candidate.memory
     capacity = memory["capacity_bytes"]
-    console.print(f"\nmemory of the fullest device ({_escape(candidate.id)}, stage {memory['fullest_stage']})")
+    console.print(f"\nmemory of the fullest device ({candidate.id}, stage {memory['fullest_stage']})")
     for key, name in _PARTS:
         console.print(f"  {name:<10} {_bar(memory[key], capacity)} {show_bytes(memory[key]):>10}")
     total, free = memory["per_rank_bytes"], capacity - memory["per_rank_bytes"]
@@ -63,29 +72,40 @@ def _candidates(console: Console, result: Result) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("layout", "fits", "step", "last finish", "on time", "GPU-s/session", "memory", "why not"):
         table.add_column(name, justify="left" if name in {"layout", "fits", "why not"} else "right", overflow="fold")
-    for item in result.candidates[:_ROWS]:
+    shown = _shown(result.candidates)
+    for item in shown:
         table.add_row(*_row(item))
     console.print()
     console.print(table)
-    if len(result.candidates) > _ROWS:
-        console.print(f"{len(result.candidates) - _ROWS} more layouts: --format json lists them all")
+    if len(result.candidates) > len(shown):
+        console.print(f"{len(result.candidates) - len(shown)} more layouts: --format json lists them all")
     best = result.best
     if best is not None:
         _step(console, best)
         _levers(console, result)
 
 
+def _shown(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The first rows, and the first row of every limit that they do not show."""
+    shown = list(candidates[:_ROWS])
+    for item in candidates[_ROWS:]:
+        limits = {other.excluded.limit for other in shown if other.excluded is not None}
+        if item.excluded is not None and item.excluded.limit not in limits:
+            shown.append(item)
+    return shown
+
+
 def _row(item: Candidate) -> tuple[str, ...]:
     cost, count = item.measures["cost_per_on_time_gpu_s"], item.measures["on_time_count"]
     return (
-        _escape(item.id),
+        item.id,
         "yes" if item.fits else "no",
         _seconds(item.measures["step_time_s"]),
         _seconds(item.measures["last_finish_s"]),
         "" if count is None else str(count),
         "" if cost is None else f"{cost:.3f}",
         show_bytes(item.memory["per_rank_bytes"]) if item.memory else "",
-        "" if item.excluded is None else _escape(f"{item.excluded.code} {item.excluded.reason}"),
+        "" if item.excluded is None else f"{item.excluded.code} {item.excluded.reason}",
     )
 
 
@@ -122,7 +142,7 @@ def _inspect(console: Console, body: Mapping[str, Any]) -> None:
     console.print(table)
     formats = ", ".join(f"{name} {show_bytes(size)}" for name, size in body["bytes_by_format"].items())
     kinds = ", ".join(f"{name} {size:,} B" for name, size in body["kv_bytes_per_token_by_kind"].items())
-    console.print(f"\nformats     {_escape(formats)}")
+    console.print(f"\nformats     {formats}")
     console.print(f"KV a token  {kinds}; fixed state {show_bytes(body['fixed_state_bytes'])} a session")
     console.print(f"active      {body['active_parameters']:,} parameters a token")
     work, weights = show_flops(body["flops_per_token"]), show_bytes(body["weight_bytes_per_step"])
@@ -135,9 +155,9 @@ def _items(console: Console, items: list[Mapping[str, Any]]) -> None:
     for item in items:
         told = {key: value for key, value in item.items() if key not in _HIDDEN and value not in ("", None, {})}
         shown = ", ".join(_pair(key, value) for key, value in told.items())
-        console.print(f"[bold]{_escape(str(item['id']))}[/bold]  {_escape(shown)}")
+        console.print(Text.assemble((str(item["id"]), "bold"), f"  {shown}"))
         for source in item.get("sources", ()):
-            console.print(f"    source: {_escape(f'{source.title}, {source.place} (read {source.read})')}")
+            console.print(f"    source: {source.title}, {source.place} (read {source.read})")
 
 
 _HIDDEN: Final = frozenset({"id", "sources", "facts", "note"})
@@ -156,20 +176,20 @@ def _answer(console: Console, answer: Any) -> None:
         console.print(table)
     elif isinstance(value, dict):
         for key, item in value.items():
-            console.print(f"  {key:<24} {_escape(_short(key, item))}")
+            console.print(f"  {key:<24} {_short(key, item)}")
 
 
 def _closing(console: Console, result: Result) -> None:
     for word, lines in (("warning", result.warnings), ("note", result.notes)):
         for line in lines:
-            console.print(f"\n{word}: {_escape(line)}")
+            console.print(f"\n{word}: {line}")
     if result.defaulted:
         names = ", ".join(f"{item.field}={item.value}" for item in result.defaulted)
-        console.print(f"\ndefaulted: {_escape(names)} ({_escape(result.defaulted[0].origin)})")
+        console.print(f"\ndefaulted: {names} ({result.defaulted[0].origin})")
     if result.not_modelled:
-        console.print("\nnot modelled: " + _escape("; ".join(result.not_modelled)))
+        console.print("\nnot modelled: " + "; ".join(result.not_modelled))
     for command in result.next_commands:
-        console.print(f"\nnext: {_escape(command)}")
+        console.print(f"\nnext: {command}")
 
 
 def _pair(key: str, value: Any) -> str:
@@ -199,7 +219,3 @@ _BY_SUFFIX: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
 
 def _seconds(value: float | None) -> str:
     return "" if value is None else show_seconds(value)
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")

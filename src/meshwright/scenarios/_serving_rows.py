@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from meshwright.base.result import Candidate, Excluded
-from meshwright.base.units import show_seconds
 from meshwright.cost.estimate import Step, estimate_step, flops, read_bytes
 from meshwright.cost.money import finish_s, turns
 from meshwright.job.serve import ServeJob
+from meshwright.layout.layout import fields_of
 from meshwright.model.model import Model
 from meshwright.scenarios._serving_table import ServeOptions, ServingTable
 from meshwright.scenarios.fit import capacity_exclusion, memory_row
@@ -45,7 +44,7 @@ def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
     found: list[Candidate] = []
     for row in ranked:
         memory = memory_row(table.ledger, row, system, counted=True)
-        layout = table.layouts.row(row)
+        layout = table.rows[row]
         known = bool(table.valid[row])
         measures: dict[str, Any] = {name: _cell(column, row, known=known) for name, column in columns.items()}
         measures["finish_times_s"] = finishes[row].tolist() if known else []
@@ -53,7 +52,7 @@ def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
         found.append(
             Candidate(
                 id=layout.id,
-                layout=asdict(layout),
+                layout=fields_of(layout),
                 fits=bool(table.fits[row]),
                 excluded=_excluded(job, table, row, memory, nearest),
                 memory=memory if table.broken[row] is None else {},
@@ -86,7 +85,7 @@ def _excluded(
         return None
     met, needed = int(table.on_time_count[row]), max(table.needed, 1)
     finish = float(table.service_s[row]) * -(-needed // int(table.layouts.degree("replicas")[row]))
-    reason = f"{met} of {job.sessions} sessions finish by {show_seconds(job.deadline or 0.0)}, {needed} are needed"
+    reason = f"{met} of {job.sessions} on time, {needed} needed"
     return Excluded(code="JOB003", reason=reason, nearest=f"deadline={finish!r}s", limit="time")
 
 
@@ -96,7 +95,7 @@ def _smallest_that_fits(table: ServingTable) -> str | None:
     if not len(fitting):
         return None
     size = table.layouts.degree("tp")[fitting] * table.layouts.degree("pp")[fitting]
-    names = [table.layouts.row(row).id for row in fitting.tolist()]
+    names = [table.rows[row].id for row in fitting.tolist()]
     return names[int(order([size, table.last_finish_s[fitting]], names)[0])]
 
 

@@ -58,12 +58,14 @@ class ServeOptions:
 class ServingTable:
     """Columns, one row a layout.
 
-    broken: the first rule a row breaks.   idle: devices no replica uses.   resident: sessions kept on one replica.
-    first: the step at the starting context.   service_s: seconds one session takes alone.   needed: on-time sessions
-    that the job asks for.   eligible: keeps the rules, fits, and enough sessions are on time.
+    rows: the same layouts one by one.   broken: the first rule a row breaks.   idle: devices no replica uses.
+    resident: sessions kept on one replica.   first: the step at the starting context.   service_s: seconds one session
+    takes alone.   needed: on-time sessions that the job asks for.   valid: keeps the rules.   eligible: is valid, fits,
+    and enough sessions are on time.
     """
 
     layouts: Layouts
+    rows: tuple[Layout, ...]
     broken: tuple[Broken | None, ...]
     idle: Ints
     resident: Ints
@@ -81,7 +83,7 @@ class ServingTable:
 
 
 def serving_table(model: Model, system: System, job: ServeJob, options: ServeOptions) -> ServingTable:
-    """Every layout of the search space, evaluated. Raises LAY002 (devices), LAY012 (foreign axis), LAY013 (too many)."""
+    """Every layout of the search space, evaluated. Raises LAY002 (devices), LAY012 (axis), LAY013 (too many)."""
     layouts = _enumerate(model, system, options.layout)
     room = instances(instance_size(layouts), system.nodes, system.devices_per_node)
     broken = tuple(_with_devices(model, system, layouts, room, options.layout))
@@ -107,6 +109,7 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
     needed = ceil(Fraction(str(job.on_time)) * job.sessions)
     return ServingTable(
         layouts=layouts,
+        rows=layouts.rows(),
         broken=broken,
         idle=system.devices - replicas * instance_size(layouts),
         resident=resident,

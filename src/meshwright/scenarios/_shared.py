@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from meshwright.base.errors import JobError, LayoutError
 from meshwright.base.units import Bytes, Tokens
+from meshwright.cost.memory import state_bytes_per_token
+from meshwright.job.serve import check_range
 from meshwright.model.feed_forwards import Experts
 from meshwright.system.facts import Facts
 
 if TYPE_CHECKING:
     from meshwright.base.result import Source
+    from meshwright.layout.rules import Broken
     from meshwright.model.model import Model
     from meshwright.system.system import System
 
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 WORKSPACE: Final = Bytes(2 * 2**30)
 """Kept free on every device unless said otherwise: the reserve of chapter "Supernodes", section 6.1.2 (assumed)."""
 NO_TOKENS: Final = Tokens(0)
+_MOST_STATE: Final = 2**61
+_MOST_WORKSPACE: Final = 2**60
 
 
 def stated_system(system: System) -> System:
@@ -53,3 +59,18 @@ def position_warning(model: Model, positions: int) -> tuple[str, ...]:
     already = "" if model.rope is None or model.rope.factor is None else f", beside the config's {model.rope.factor:g}"
     text = f"{positions} positions are above max_position_embeddings {model.max_positions}: "
     return (f"{text}needs rope scaling by {factor:.4g}{already}; quality there is not modelled",)
+
+
+def check_resident(model: Model, sessions: int, tokens: int, workspace: int) -> None:
+    """What is to be kept can be counted in exact 64-bit bytes. Raises JOB001: far beyond any system."""
+    per_token = sum(count * state_bytes_per_token(model, kind) for kind, count in enumerate(model.kind_counts))
+    if max(sessions, 1) * tokens * per_token > _MOST_STATE:
+        cause = f"{sessions} sessions of {tokens} tokens keep more than {_MOST_STATE} bytes"
+        raise JobError(1, cause, "give fewer sessions, or shorter ones")
+    check_range("workspace", workspace, 0, _MOST_WORKSPACE)
+
+
+def rule_error(broken: Broken) -> LayoutError:
+    """The error for a layout that the user asked for and that breaks a rule."""
+    fix = f"--layout {broken.nearest}" if broken.nearest else "no degree keeps this rule: leave it out of the layout"
+    return LayoutError(int(broken.code[3:]), broken.reason, fix)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,7 +12,8 @@ from meshwright.base.result import Basis, Candidate, Excluded, Result, Verdict
 from meshwright.base.units import Bytes, Tokens, show_bytes
 from meshwright.cost.memory import Ledger, serving_ledger
 from meshwright.cost.memory_parts import parts_bytes
-from meshwright.layout.layout import Layout
+from meshwright.job.serve import MOST_TOKENS, check_range
+from meshwright.layout.layout import Layout, checked_layout, fields_of
 from meshwright.layout.layouts import table
 from meshwright.layout.placement import instances
 from meshwright.layout.rules import first_broken
@@ -20,8 +21,10 @@ from meshwright.model.model import parameter_bytes
 from meshwright.scenarios._shared import (
     NO_TOKENS,
     WORKSPACE,
+    check_resident,
     has_experts,
     position_warning,
+    rule_error,
     sources_of,
     stated_model,
     stated_system,
@@ -62,13 +65,15 @@ def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Re
     """Memory of one replica laid out as given. Raises LAY002 (devices), LAY003.. (rules), JOB001 (sizes)."""
     if not 0 <= options.resident <= _MOST_SESSIONS or (options.resident and not options.context):
         raise JobError(1, f"{options.resident} sessions of {options.context} tokens", "give --sessions with --context")
+    check_range("context", options.context, 0, MOST_TOKENS)
+    check_resident(model, options.resident, options.context, options.workspace)
     check_layout(model, system, layout)
     ledger = fit_ledger(model, system, layout, options)
     memory = memory_row(ledger, 0, system, counted=options.context > 0) | _whole(model, system, layout, ledger)
     fits = memory["per_rank_bytes"] <= memory["capacity_bytes"]
     candidate = Candidate(
         id=layout.id,
-        layout=asdict(layout),
+        layout=fields_of(layout),
         fits=fits,
         excluded=None if fits else capacity_exclusion(memory, None),
         memory=memory,
@@ -114,11 +119,11 @@ def fit_ledger(model: Model, system: System, layout: Layout, options: FitOptions
 
 
 def check_layout(model: Model, system: System, layout: Layout) -> None:
-    """Raises the code of the first rule that the layout breaks, or LAY002 when the system is too small for it."""
-    columns = table([layout])
+    """Raises LAY001 (a degree), the code of the first broken rule, or LAY002 when the system is too small."""
+    columns = table([checked_layout(layout)])
     broken = first_broken(model, columns, system.devices)[0]
     if broken is not None:
-        raise LayoutError(int(broken.code[3:]), broken.reason, f"--layout {broken.nearest}" if broken.nearest else "")
+        raise rule_error(broken)
     size = np.array([layout.world_size // layout.replicas])
     room = int(instances(size, system.nodes, system.devices_per_node)[0])
     if room < layout.replicas:

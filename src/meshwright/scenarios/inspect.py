@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.result import Basis, Result, Verdict
 from meshwright.base.units import Tokens, show_bytes
 from meshwright.cost.memory import state_bytes_per_token
+from meshwright.job.serve import MOST_SESSIONS, MOST_TOKENS, check_range
+from meshwright.layout.ownership import AXIS_OF_ROLE
 from meshwright.model.model import Model, format_bytes, parameter_bytes, parameter_counts
 from meshwright.scenarios._shared import NO_TOKENS, sources_of, stated_model
 from meshwright.workload.attention import score_flops
@@ -39,7 +41,9 @@ class TokenWork:
 
 
 def inspect(model: Model, options: InspectOptions) -> Result:
-    """Everything that follows from the shapes alone. Raises nothing: a `Model` is checked when read."""
+    """Everything that follows from the shapes alone. Raises JOB001 for a batch or a context out of range."""
+    check_range("batch", options.batch, 1, MOST_SESSIONS)
+    check_range("context", options.context, 0, MOST_TOKENS)
     work = token_work(model, options.batch, options.context)
     counts = parameter_counts(model)
     body: dict[str, Any] = {
@@ -176,17 +180,19 @@ def _blocks(model: Model) -> list[Mapping[str, Any]]:
 
 
 def _operators(model: Model) -> list[Mapping[str, Any]]:
-    """The operator table: name, layers, matrix [out, in], bytes of one."""
+    """The operator table: name, layers, matrix [out, in] with the axis that cuts each dim, bytes and FLOPs a token."""
     rows: list[Mapping[str, Any]] = []
     for item in operators(model):
-        stored = int(model.format_of(item.weights[0]).stored_bytes(item.weights[0].shape)) if item.weights else 0
+        dims = item.weights[0].dims if item.weights else item.scores.dims
         rows.append(
             {
                 "name": item.name,
                 "layers": item.count,
-                "shape": item.shape,
+                "shape": [dim.size for dim in dims],
+                "axes": [AXIS_OF_ROLE.get(dim.role) for dim in dims],
                 "experts": item.experts,
-                "weight_bytes": stored,
+                "weight_bytes": _read_bytes(model, item, 1),
+                "flops_per_token": _matrix_flops(item),
             }
         )
     return rows

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from meshwright.base.errors import CollectiveError, LayoutError
+from meshwright.base.errors import CollectiveError
 from meshwright.base.parse import get_path, set_path
 from meshwright.base.result import Basis, Candidate, Lever, Result, Source, Verdict
 from meshwright.base.units import show_bytes, show_seconds
@@ -22,7 +22,15 @@ from meshwright.layout.placement import instance_size
 from meshwright.model.model import Model
 from meshwright.scenarios._serving_rows import candidates
 from meshwright.scenarios._serving_table import Objective, ServeOptions, ServingTable, one_step_s, serving_table
-from meshwright.scenarios._shared import has_experts, position_warning, sources_of, stated_model, stated_system
+from meshwright.scenarios._shared import (
+    check_resident,
+    has_experts,
+    position_warning,
+    rule_error,
+    sources_of,
+    stated_model,
+    stated_system,
+)
 from meshwright.search.rank import order
 from meshwright.search.sensitivity import levers
 from meshwright.system.calibrations import calibrations
@@ -48,6 +56,7 @@ EXPERTS_LEFT_OUT: Final = "skewed routing: tokens choose experts uniformly; one 
 def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOptions) -> Result:
     """The plan. Raises JOB001, JOB002 (job), COL001, COL002 (algorithm), LAY002.. (rules), LAY012, LAY013 (space)."""
     checked(job)
+    check_resident(model, job.sessions, job.last_position, options.workspace)
     check_choice(options.all_reduce)
     chosen = replace(options, objective=objective_of(job, options))
     table = serving_table(model, system, job, chosen)
@@ -99,7 +108,7 @@ def _refuse_if_none_is_valid(table: ServingTable) -> None:
     if broken is None:
         ranks = table.layouts.degree("tp")[row]
         raise CollectiveError(2, f"the chosen all_reduce does not take {ranks} ranks", "--all-reduce auto")
-    raise LayoutError(int(broken.code[3:]), broken.reason, f"--layout {broken.nearest}" if broken.nearest else "")
+    raise rule_error(broken)
 
 
 def _ranked(table: ServingTable, objective: Objective | None) -> list[int]:
@@ -108,7 +117,7 @@ def _ranked(table: ServingTable, objective: Objective | None) -> list[int]:
     late = np.where(table.eligible, 0, -table.on_time_count)
     goal = table.cost_per_on_time_gpu_s if objective == "cost" else table.last_finish_s
     goal = np.where(table.fits, goal, table.ledger.total)
-    names = [table.layouts.row(row).id for row in range(len(table.layouts))]
+    names = [layout.id for layout in table.rows]
     return order([grade, late, goal, table.last_finish_s], names).tolist()
 
 
@@ -122,7 +131,7 @@ def _sensitivity(  # noqa: PLR0917 - the four nouns and what was made of them
     best: Candidate,
 ) -> tuple[Lever, ...]:
     """What doubling or halving each hardware parameter saves of the best layout's first step."""
-    row = next(row for row in ranked if table.layouts.row(row).id == best.id)
+    row = next(row for row in ranked if table.rows[row].id == best.id)
     layouts = table.layouts.take([row])
     units = {"memory_bandwidth": "B/s", "bandwidth": "B/s", "latency": "s", model.plain.compute: "FLOP/s"}
     paths = ["accelerator.memory_bandwidth", f"accelerator.peak.{model.plain.compute}"]
@@ -160,7 +169,7 @@ def _least(table: ServingTable) -> str:
     """The valid layout that needs the least memory."""
     valid = np.flatnonzero(table.valid)
     row = int(valid[np.argmin(table.ledger.total[valid])])
-    return f"{table.layouts.row(row).id} still needs {show_bytes(float(table.ledger.total[row]))} a device"
+    return f"{table.rows[row].id} still needs {show_bytes(float(table.ledger.total[row]))} a device"
 
 
 def _sources(model: Model, system: System, found: tuple[Candidate, ...]) -> tuple[Source, ...]:

@@ -18,7 +18,7 @@ from meshwright.layout.placement import instances
 from meshwright.model.feed_forwards import Dense
 from meshwright.model.formats import BF16
 from meshwright.model.model import Model
-from meshwright.scenarios._shared import has_experts
+from meshwright.scenarios._shared import check_resident, has_experts
 from meshwright.scenarios.inspect import cached_bytes
 from meshwright.system.system import System
 from meshwright.workload.batches import decode
@@ -89,6 +89,7 @@ def kv_placement(model: Model, tp: int, tokens: Tokens) -> KvPlacement:
 
     Source: chapter "Supernodes", section 6.2.2.
     """
+    check_resident(model, 1, tokens, 0)
     mixer = model.kinds[0].mixer
     layouts = table([Layout(tp=tp)])
     ledger = serving_ledger(

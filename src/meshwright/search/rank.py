@@ -15,5 +15,7 @@ if TYPE_CHECKING:
 def order(scores: Sequence[Any], names: Sequence[str]) -> Ints:
     """Row indices by rising scores, the first score first; NaN is last, and ties break by name."""
     by_name = np.argsort(np.argsort(np.array(names, dtype=object), kind="stable"), kind="stable")
-    keys = [np.where(np.isnan(score), np.inf, score) for score in (np.asarray(item, dtype=np.float64) for item in scores)]
+    keys = [
+        np.where(np.isnan(score), np.inf, score) for score in (np.asarray(item, dtype=np.float64) for item in scores)
+    ]
     return np.lexsort([by_name, *reversed(keys)])

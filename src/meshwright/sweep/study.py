@@ -6,25 +6,30 @@ Every mechanism that has no verb of its own is reached this way. Inputs are read
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
 from typing import Any, Final, TypeVar, cast, get_type_hints
 
+import numpy as np
+
 from meshwright.base.errors import FileError, suggest
 from meshwright.base.parse import build, read_toml, set_path
 from meshwright.base.registry import Registry
-from meshwright.base.result import Result, Source, Verdict, as_json, plain
+from meshwright.base.result import Json, Result, Source, Verdict, as_json, plain
 from meshwright.base.units import parse_quantity
+from meshwright.model.checks import checked_model
 from meshwright.model.model import Model
 from meshwright.model.reader import read_model
-from meshwright.system.system import System, read_system
+from meshwright.system.system import System, checked_system, read_system
 
 STUDIES: Final = Registry(
     kind="studies", package="meshwright.sweep", folder="studies", suffix=".toml", error=FileError, number=20
 )
 _PACKAGE: Final = "meshwright."
+_LARGEST: Final = 10**18
 _BY_SUFFIX: Final = (
     ("_flops_per_s", "flops_per_s"),
     ("_bytes_per_s", "bytes_per_s"),
@@ -61,14 +66,13 @@ def study_list() -> tuple[Study, ...]:
 def run_study(name: str, settings: Mapping[str, str]) -> Result:
     """The study's answer with some inputs set otherwise: `{"system.scale_up.latency": "1us"}`.
 
-    Raises IO020 (study), IO021 (input), and what the function raises.
+    Raises IO020 (study), IO021 (input), IO023 (inputs that give no number), and what the function raises.
     """
     study = read_study(name)
     function = function_of(study)
-    given = _settled(study, settings)
+    given = _settled(study, settings, tuple(signature(function).parameters))
     arguments = _arguments(function, given, settings, study.name)
-    answer = function(**arguments)
-    body = as_json(answer) if isinstance(answer, Result) else plain(answer)
+    answer, body = _answer(function, arguments, name)
     text = f"{study.title}: {_brief(answer)}"
     verdict = Verdict(answer="yes", text=text)
     return Result(
@@ -78,6 +82,20 @@ def run_study(name: str, settings: Mapping[str, str]) -> Result:
         sources=() if study.source is None else (study.source,),
         body={"answer": body},
     )
+
+
+def _answer(function: Callable[..., Any], arguments: Mapping[str, Any], study: str) -> tuple[Any, Json]:
+    """The answer and its plain values. A study takes any inputs, so a division by zero or an overflow is theirs."""
+    try:
+        with np.errstate(all="raise", under="ignore"):
+            answer = function(**arguments)
+        body = as_json(answer) if isinstance(answer, Result) else plain(answer)
+        json.dumps(body, allow_nan=False)
+    except (ArithmeticError, ValueError) as problem:
+        raise FileError(
+            23, f"study {study} has no answer for these inputs: {problem}", "give other inputs"
+        ) from problem
+    return answer, body
 
 
 def function_of(study: Study) -> Callable[..., Any]:
@@ -93,13 +111,15 @@ def function_of(study: Study) -> Callable[..., Any]:
     return cast("Callable[..., Any]", found)
 
 
-def _settled(study: Study, settings: Mapping[str, str]) -> dict[str, Any]:
-    """The study's inputs, those replaced that a setting names whole."""
+def _settled(study: Study, settings: Mapping[str, str], known: tuple[str, ...]) -> dict[str, Any]:
+    """The study's inputs, those replaced or added that a setting names whole."""
     whole = {path: text for path, text in settings.items() if "." not in path}
-    unknown = sorted(path for path in settings if path.partition(".")[0] not in study.inputs)
+    fields = [path.partition(".")[0] for path in settings if "." in path]
+    unknown = sorted(name for name in (*study.inputs, *whole) if name not in known)
+    unknown += sorted(name for name in fields if name not in {*study.inputs, *whole})
     if unknown:
         cause = f"study {study.name} has no input {unknown[0]!r}"
-        raise FileError(21, cause, suggest(unknown[0], study.inputs))
+        raise FileError(21, cause, suggest(unknown[0], known))
     return {**study.inputs, **whole}
 
 
@@ -107,17 +127,19 @@ def _arguments(
     function: Callable[..., Any], given: Mapping[str, Any], settings: Mapping[str, str], study: str
 ) -> dict[str, Any]:
     hints = get_type_hints(function)
-    known = list(signature(function).parameters)
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in known:
-            raise FileError(21, f"study {study}: {function.__name__} takes no {name!r}", suggest(name, known))
-        found[name] = _read(name, hints.get(name, Any), value, f"{study}.{name}")
+    found = {name: _read(name, hints.get(name, Any), value, f"{study}.{name}") for name, value in given.items()}
     for path, text in settings.items():
         head, _, rest = path.partition(".")
         if rest:
-            found[head] = set_path(found[head], rest, text)
+            found[head] = _checked(set_path(found[head], rest, text), head)
     return found
+
+
+def _checked(value: Any, what: str) -> Any:
+    """A noun with a field set, once it makes sense as a whole."""
+    if isinstance(value, Model):
+        return checked_model(value, what)
+    return checked_system(value, what) if isinstance(value, System) else value
 
 
 def _read(name: str, hint: Any, value: Any, what: str) -> Any:
@@ -130,8 +152,16 @@ def _read(name: str, hint: Any, value: Any, what: str) -> Any:
     if dimension is not None:
         return parse_quantity(str(value), dimension, what)
     if isinstance(hint, TypeVar):
-        return build(float if isinstance(value, str) else int, value, what)
-    return build(hint, _listed(hint, value), what)
+        return _amount(build(float if isinstance(value, str) else int, value, what), what)
+    return _amount(build(hint, _listed(hint, value), what), what)
+
+
+def _amount(value: Any, what: str) -> Any:
+    """The value itself. Raises IO021 for a number, or one of a list, that no count or rate can be."""
+    for item in cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,)):
+        if isinstance(item, (int, float)) and not 0 <= item <= _LARGEST:
+            raise FileError(21, f"{what} is {item}", f"give a number from 0 to {_LARGEST}")
+    return value
 
 
 def _listed(hint: Any, value: Any) -> Any:

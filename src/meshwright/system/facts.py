@@ -14,7 +14,6 @@ from typing import Any, Final, cast
 from meshwright.base.errors import SystemSpecError
 from meshwright.base.result import Basis, Source
 
-
 _WORDS: Final = ("scope", "direction", "density", "source", "platform", "date", "note")
 
 
@@ -77,7 +76,7 @@ def split(data: Mapping[str, Any], what: str) -> tuple[dict[str, Any], Facts]:
 
 
 def _source(key: str, entry: object, what: str) -> Source:
-    table = cast("Mapping[str, object]", entry) if isinstance(entry, Mapping) else {}
+    table: Mapping[str, object] = cast("Mapping[str, object]", entry) if isinstance(entry, Mapping) else {}
     absent = [name for name in ("title", "place", "read") if name not in table]
     if absent:
         raise SystemSpecError(3, f"{what}: the source {key!r} has no {absent[0]}", "a source has title, place and read")

@@ -22,6 +22,7 @@ SYSTEMS: Final = Registry(
 _TIMES: Final = re.compile(r"^(?P<name>.*?)\s*x\s*(?P<count>\d{1,9})$")
 _LINKS: Final = ("scale_up", "scale_out")
 _MOST_DEVICES: Final = 1_000_000
+_MOST_MEMORY: Final = 2**60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,8 @@ def _part(values: Mapping[str, Any], name: str, what: str, registry: Registry) -
 def checked_system(system: System, what: str) -> System:
     """The system itself, once its sizes and rates make sense.
 
-    Raises SYS006 (counts), SYS007 (boxes without a NIC between them), SYS009 (a rate or a memory of zero).
+    Raises SYS006 (counts), SYS007 (boxes without a NIC between them), SYS009 (a rate or a memory of zero, or a
+    memory beyond any device's).
     """
     sizes = (system.nodes, system.devices_per_node)
     if min(sizes) < 1 or system.nics_per_node < 0 or system.devices > _MOST_DEVICES:
@@ -154,6 +156,7 @@ def checked_system(system: System, what: str) -> System:
         raise SystemSpecError(7, cause, "add scale_out and nics_per_node, or use one box")
     rates = [system.accelerator.memory_bandwidth, system.scale_up.bandwidth, *system.accelerator.peak.values()]
     rates += [system.scale_out.bandwidth] if system.scale_out else []
-    if min(rates) <= 0 or system.accelerator.memory <= 0:
-        raise SystemSpecError(9, f"{what}: a rate or the memory is zero", "give every rate and the memory above zero")
+    if min(rates) <= 0 or not 0 < system.accelerator.memory <= _MOST_MEMORY:
+        cause = f"{what}: a rate or the memory is zero, or the memory beyond any device's"
+        raise SystemSpecError(9, cause, f"give every rate and the memory above zero, and at most {_MOST_MEMORY} bytes")
     return system

@@ -1,16 +1,15 @@
-"""A model and a layout go in; what its ranks exchange in one forward step comes out: operation, axis, bytes and count."""
+"""A model goes in; what its ranks exchange in one forward step comes out: operation, axis, bytes and count."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from meshwright.base.numbers import Number
+from meshwright.base.numbers import N
 
 if TYPE_CHECKING:
     from meshwright.model.model import Model
 
-N = TypeVar("N", bound=Number)
 Operation: TypeAlias = Literal["all_reduce", "send_recv"]
 NOT_MODELLED: Final = (
     "the all_reduce after a vocabulary-parallel embedding and the gather of its logits (per step one each)",

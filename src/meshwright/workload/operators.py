@@ -30,7 +30,7 @@ class Operator:
     """One kind of matrix product.
 
     kind: index of the block kind it belongs to, or None for the head.   count: how often the model runs it a step.
-    weights: tensors it reads and multiplies by ([..., out, in]).   rows: every token, or only those routed to an expert.
+    weights: tensors it reads and multiplies by ([..., out, in]).   rows: every token, or those routed to an expert.
     experts, top_k: of a routed operator.   state: per-position tensors it reads (attention).   scores: the query
     heads of attention, whose products have head_dim columns.   window: of attention.
     """
@@ -56,25 +56,37 @@ class Operator:
 def operators(model: Model) -> tuple[Operator, ...]:
     """Every operator of a model, by block kind, then the head."""
     found: list[Operator] = []
-    for kind, (block, count) in enumerate(zip(model.kinds, model.kind_counts, strict=True)):
-        named = {tensor.name: tensor for tensor in block_weights(model, kind)}
-        for name in attention.products(block.mixer):
-            found.append(Operator(name=name, kind=kind, count=count, weights=(named[f"{name}.weight"],)))
-        state, scores = block.mixer.token_state(), attention.scores(block.mixer)
-        found.append(
-            Operator(name="attention", kind=kind, count=count, state=state, scores=scores, window=block.mixer.window)
-        )
-        for product in feed_forward.products(block.feed_forward):
-            found.append(
-                Operator(
-                    name=product.name,
-                    kind=kind,
-                    count=count,
-                    weights=(named[f"{product.name}.weight"],),
-                    rows="routed" if product.routed else "tokens",
-                    experts=product.experts,
-                    top_k=product.top_k,
-                )
-            )
+    for kind in range(len(model.kinds)):
+        found += [*_mixer_operators(model, kind), *_feed_forward_operators(model, kind)]
     head = next(tensor for tensor in last_weights(model) if tensor.part == "head")
     return (*found, Operator(name="lm_head", kind=None, count=1, weights=(head,)))
+
+
+def _mixer_operators(model: Model, kind: int) -> list[Operator]:
+    mixer, count = model.kinds[kind].mixer, model.kind_counts[kind]
+    state, scores = mixer.token_state(), attention.scores(mixer)
+    projections = [
+        Operator(name=name, kind=kind, count=count, weights=(_weight(model, kind, name),))
+        for name in attention.products(mixer)
+    ]
+    scored = Operator(name="attention", kind=kind, count=count, state=state, scores=scores, window=mixer.window)
+    return [*projections, scored]
+
+
+def _feed_forward_operators(model: Model, kind: int) -> list[Operator]:
+    return [
+        Operator(
+            name=product.name,
+            kind=kind,
+            count=model.kind_counts[kind],
+            weights=(_weight(model, kind, product.name),),
+            rows="routed" if product.routed else "tokens",
+            experts=product.experts,
+            top_k=product.top_k,
+        )
+        for product in feed_forward.products(model.kinds[kind].feed_forward)
+    ]
+
+
+def _weight(model: Model, kind: int, name: str) -> Tensor:
+    return next(tensor for tensor in block_weights(model, kind) if tensor.name == f"{name}.weight")

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from meshwright.base.parse import build
-from meshwright.cli.nouns import model_of, system_of
+from meshwright.cli.nouns import fixed_of, model_of, system_of
 from meshwright.cli.options import (
     ModelChoice,
     Output,
-    changed,
+    layout_option,
     model_options,
     output_options,
     set_option,
     split_settings,
     system_options,
+    workspace_option,
 )
 from meshwright.cli.show import show
 from meshwright.scenarios.fit import FitOptions, fit, replica_layout
@@ -30,7 +32,8 @@ from meshwright.scenarios.fit import FitOptions, fit, replica_layout
 @click.option("--ep", type=click.IntRange(min=1), default=1, show_default=True, help="Expert parallel degree over tp.")
 @click.option("--context", default="0", show_default=True, help="Positions cached per session, as in 32K.")
 @click.option("--sessions", type=int, default=None, help="Sessions resident [1 with --context].")
-@click.option("--workspace", default="2GiB", show_default=True, help="Kept free on every device (assumed).")
+@workspace_option
+@layout_option
 @set_option
 @output_options
 def command(  # noqa: PLR0917 - options arrive by name
@@ -41,10 +44,13 @@ def command(  # noqa: PLR0917 - options arrive by name
     tp: int,
     pp: int,
     ep: int,
+    layout: str,
     **given: Any,
 ) -> int:
     """Whether one replica fits, byte by byte on its fullest device, and how many sessions and tokens would."""
     changes = split_settings(settings, ("model", "system", "layout"))
     read = model_of(model, changes["model"])
-    layout = changed(replica_layout(read, tp, pp, ep), changes["layout"])
-    return show(fit(read, system_of(system, changes["system"]), layout, build(FitOptions, given, "fit")), output)
+    fixed = fixed_of(layout, changes["layout"])
+    degrees = {"tp": tp, "pp": pp, "ep": ep} | fixed
+    whole = replace(replica_layout(read, degrees["tp"], degrees["pp"], degrees["ep"]), **fixed)
+    return show(fit(read, system_of(system, changes["system"]), whole, build(FitOptions, given, "fit")), output)

@@ -7,20 +7,21 @@ from typing import Any, Final
 import click
 
 from meshwright.base.parse import build
-from meshwright.cli.nouns import model_of, retyped, system_of
+from meshwright.cli.nouns import fixed_of, model_of, retyped, system_of
 from meshwright.cli.options import (
     ModelChoice,
     Output,
     changed,
+    layout_option,
     model_options,
     output_options,
     set_option,
     split_settings,
     system_options,
+    workspace_option,
 )
 from meshwright.cli.show import show
 from meshwright.job.serve import ServeJob
-from meshwright.layout.layout import read_fixed
 from meshwright.scenarios.serving import ServeOptions, plan_serve
 
 _JOB: Final = ("sessions", "context", "new_tokens", "deadline", "on_time", "discipline")
@@ -42,18 +43,17 @@ def command() -> None:
 @click.option("--discipline", type=click.Choice(["fifo"]), default="fifo", show_default=True)
 @click.option("--all-reduce", default="auto", show_default=True, help="auto, measured, or an algorithm by name.")
 @click.option("--weight-reads", type=click.Choice(["strict", "even"]), default="strict", show_default=True)
-@click.option("--workspace", default="2GiB", show_default=True, help="Kept free on every device (assumed).")
+@workspace_option
 @click.option("--objective", type=click.Choice(["cost", "latency"]), default=None, help="[cost with a deadline]")
 @click.option("--basis", type=click.Choice(["datasheet"]), default="datasheet", show_default=True)
-@click.option("--layout", default="", metavar="k=v,...", help="Fix these fields; the rest is searched.")
+@layout_option
 @set_option
 @output_options
 def serve(model: ModelChoice, system: str, settings: tuple[str, ...], output: Output, layout: str, **given: Any) -> int:
     """Which layout serves these sessions in time at least cost, and what each other layout would do."""
     changes = split_settings(settings, ("model", "system", "job", "layout"))
     job = build(ServeJob, {name: given.pop(name) for name in _JOB}, "job")
-    fixed = [layout, *(f"{path}={value}" for path, value in changes["layout"].items())]
-    options = build(ServeOptions, {**given, "layout": read_fixed(",".join(fixed))}, "plan serve")
+    options = build(ServeOptions, {**given, "layout": fixed_of(layout, changes["layout"])}, "plan serve")
     read, on = model_of(model, changes["model"]), system_of(system, changes["system"])
     result = plan_serve(read, on, changed(job, changes["job"]), options)
-    return show(retyped(result, model, system, settings), output)
+    return show(retyped(result, model, system, settings, given["workspace"]), output)

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from meshwright.base.errors import ModelError
 from meshwright.base.result import Defaulted
+from meshwright.model.checks import MOST_LAYERS, check_size
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.formats import Format, plain_format
-from meshwright.model.model import Block, Model, Rope, group_blocks, parameter_counts
+from meshwright.model.model import Block, Model, Rope, group_blocks
 from meshwright.model.quantization import read_quantization
 
 if TYPE_CHECKING:
     from meshwright.model.config import Fields
 
-_MOST_LAYERS: Final = 10_000
-_MOST_PARAMETERS: Final = 10**16
 _FULL: Final = "full_attention"
 _SLIDING: Final = "sliding_attention"
 
@@ -33,8 +32,8 @@ class Heads:
 def read_layers(fields: Fields, default: int) -> int:
     """Number of blocks. Raises MOD012 beyond what any model has."""
     layers = fields.integer("num_hidden_layers", default=default)
-    if layers > _MOST_LAYERS:
-        raise ModelError(12, f"num_hidden_layers is {layers}", f"give at most {_MOST_LAYERS}")
+    if layers > MOST_LAYERS:
+        raise ModelError(12, f"num_hidden_layers is {layers}", f"give at most {MOST_LAYERS}")
     return layers
 
 
@@ -115,25 +114,23 @@ def decoder(fields: Fields, name: str, *, hidden: int, vocab: int, blocks: list[
         raise ModelError(13, cause, "leave it out to plan with the same shapes in every layer")
     plain = _read_plain(fields)
     weights, notes = read_quantization(fields, plain)
-    model = Model(
-        name=name,
-        family=fields.family,
-        hidden=hidden,
-        vocab=vocab,
-        tied=fields.flag("tie_word_embeddings", default=False),
-        groups=group_blocks(blocks),
-        max_positions=fields.integer("max_position_embeddings", default=positions),
-        rope=_read_rope(fields),
-        weights=weights,
-        plain=plain,
-        kv=plain,
-        defaulted=tuple(fields.defaulted),
-        notes=(*fields.notes, *notes),
+    return check_size(
+        Model(
+            name=name,
+            family=fields.family,
+            hidden=hidden,
+            vocab=vocab,
+            tied=fields.flag("tie_word_embeddings", default=False),
+            groups=group_blocks(blocks),
+            max_positions=fields.integer("max_position_embeddings", default=positions),
+            rope=_read_rope(fields),
+            weights=weights,
+            plain=plain,
+            kv=plain,
+            defaulted=tuple(fields.defaulted),
+            notes=(*fields.notes, *notes),
+        )
     )
-    total = parameter_counts(model)["total"]
-    if total > _MOST_PARAMETERS:
-        raise ModelError(12, f"the config describes {total:.3g} parameters", "check its sizes: no model is that large")
-    return model
 
 
 def _read_plain(fields: Fields) -> Format:

@@ -1,1 +1,1 @@
-"""One file a collective algorithm: how many rounds it takes and what a rank sends in each. The file name is its name."""
+"""One file a collective algorithm: its rounds, and what a rank sends in each. The file name is its name."""

@@ -26,7 +26,8 @@ def permits(ranks: Ints) -> Bools:
 
 def rounds(ranks: Ints) -> Ints:
     """log2(n) rounds towards the root, log2(n) away from it."""
-    return 2 * np.ceil(np.log2(np.maximum(np.asarray(ranks), 1))).astype(np.int64)
+    _, exponents = np.frexp(np.asarray(ranks) - 1)  # the bits of n - 1, exactly: what ceil(log2(n)) means
+    return 2 * exponents.astype(np.int64)
 
 
 def round_bytes(ranks: Ints, message_bytes: N) -> N:

@@ -1,4 +1,4 @@
-"""A JSON document and a path go in; the value there comes out: `candidates[id=replicas=4,tp=2,pp=1].finish_times_s[0]`."""
+"""A JSON document and a path like `candidates[id=replicas=4,tp=2,pp=1].finish_times_s[0]` go in; a value comes out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _STEP: Final = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
 
 
 def select(document: Any, path: str) -> Any:
-    """A name opens an object, `[2]` an element, `[key=value]` keeps the elements of a list that have it: one must be left.
+    """A name opens an object, `[2]` is an element, `[key=value]` keeps the elements of a list that have it.
 
-    Raises KeyError with the path when a step finds nothing, or a filter leaves more than one.
+    Raises KeyError with the path when a step finds nothing, or filters leave another number of elements than one.
     """
     value, filtered = document, False
     for bracket, name in _STEP.findall(path):

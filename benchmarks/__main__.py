@@ -1,0 +1,138 @@
+"""`python -m benchmarks`: speed budgets as ratios within one run go out to docs/benchmarks.md; exit 1 beyond a budget."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")  # one core, for this process and those it starts
+
+from benchmarks.layouts import ROWS, Rate, measure
+from benchmarks.processes import in_turns, ratio
+
+_ROOT = Path(__file__).resolve().parents[1]
+_PAGE = _ROOT / "docs" / "benchmarks.md"
+_RUNS = 11
+_MODELS = ("Qwen/Qwen3-32B", "Qwen/Qwen3-235B-A22B")
+_PLAN = (
+    *("plan", "serve", "Qwen/Qwen3-32B", "--on", "hgx-h100", "--sessions", "4", "--context", "131064"),
+    *("--new-tokens", "8", "--deadline", "130ms", "--on-time", "75%", "--all-reduce", "ring"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One command line of ours, what it is held against, and the seconds it may take."""
+
+    arguments: tuple[str, ...]
+    against: tuple[str, ...]
+    budget_s: float
+
+
+_QUESTIONS = (
+    Question(arguments=("--help",), against=("pass", "import click"), budget_s=0.150),
+    Question(arguments=_PLAN, against=("pass", "import numpy, pydantic, rich, click"), budget_s=1.0),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Medians of one question. others: (python code, its seconds, our ratio to it)."""
+
+    question: Question
+    seconds: float
+    slowest_s: float
+    others: tuple[tuple[str, float, float], ...]
+
+
+def main() -> int:
+    """Measure, write the page, and say what is beyond its budget."""
+    timings = [_timed(question) for question in _QUESTIONS]
+    rates = [measure(name, "hgx-h100 x16", _RUNS) for name in _MODELS]
+    text = _page(timings, rates)
+    part = _PAGE.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(_PAGE)
+    print(text)
+    return int(any(timing.seconds > timing.question.budget_s for timing in timings))
+
+
+def _timed(question: Question) -> Timing:
+    commands = {code: (sys.executable, "-c", code) for code in question.against}
+    found = in_turns({"": (*_program(), *question.arguments), **commands}, _RUNS)
+    ours = found.pop("")
+    others = tuple((code, median(times), ratio(ours, times)) for code, times in found.items())
+    return Timing(question=question, seconds=median(ours), slowest_s=max(ours), others=others)
+
+
+def _program() -> tuple[str, ...]:
+    """The installed command of this interpreter, or the module where it is not installed."""
+    script = Path(sysconfig.get_path("scripts")) / "meshwright"
+    return (str(script),) if script.exists() else (sys.executable, "-m", "meshwright")
+
+
+def _page(timings: list[Timing], rates: list[Rate]) -> str:
+    lines = [
+        "# Benchmarks",
+        "",
+        f"Written by `make bench` (`python -m benchmarks`) on {datetime.now(timezone.utc):%Y-%m-%d} at {_commit()}, on",
+        f"{_machine()}.",
+        "",
+        f"Seconds are medians of {_RUNS} whole processes. A ratio is the median over rounds in which both ran side by side;",
+        "it is what compares between machines. Nothing here is a test: `make bench` exits 1 when a budget is exceeded.",
+        "",
+        "| command | seconds | slowest | budget | against | its seconds | ratio |",
+        "|---|---:|---:|---:|---|---:|---:|",
+    ]
+    for timing in timings:
+        verdict = "" if timing.seconds <= timing.question.budget_s else " **exceeded**"
+        name = " ".join(("meshwright", *timing.question.arguments[:3]))
+        own = f"`{name}` | {timing.seconds:.3f} | {timing.slowest_s:.3f} | {timing.question.budget_s:.3f}{verdict}"
+        lines += [
+            f"| {own} | `python -c '{code}'` | {seconds:.3f} | {times:.2f} |" for code, seconds, times in timing.others
+        ]
+    lines += [
+        "",
+        f"The plan is `meshwright {' '.join(_PLAN)}`.",
+        "",
+        f"One core evaluates a table of {ROWS:,} layouts (`estimate_step` and `serving_ledger`, in this process); a pass is",
+        "`a * b + c` over float64 columns of the same length, taken in turns with them.",
+        "",
+        "| model | layouts a second | step | ledger | numpy passes |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {rate.model} | {rate.per_s:,.0f} | {rate.step_s * 1e3:.1f} ms | {rate.ledger_s * 1e3:.1f} ms | {rate.passes:,.0f} |"
+        for rate in rates
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _machine() -> str:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{cores} cores of {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
+
+
+def _commit() -> str:
+    try:
+        head = _git("rev-parse", "--short", "HEAD")
+        return f"commit {head}{' with changes' if _git('status', '--porcelain', '--', 'src') else ''}"
+    except (OSError, subprocess.CalledProcessError):
+        return "a tree without commits"
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(("git", *arguments), cwd=_ROOT, capture_output=True, text=True, check=True)  # noqa: S603
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

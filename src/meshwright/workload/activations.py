@@ -1,0 +1,57 @@
+"""A model and the shape of a batch go in; the tensors that a forward pass makes come out, every dim with its role.
+
+The ownership table cuts them under the state `activations`: samples over the data-parallel copies, positions over cp,
+heads, intermediate and vocabulary over tp, and under sp the positions of what tp does not cut.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.model.feed_forwards import Dense
+from meshwright.model.tensors import Dim, Tensor
+from meshwright.workload.attention import scores
+
+if TYPE_CHECKING:
+    from meshwright.model.model import Model
+    from meshwright.model.tensors import Part
+
+
+def activations(model: Model, kind: int, samples: int, positions: int) -> tuple[Tensor, ...]:
+    """What one block of a kind makes for [samples, positions] rows, in the plain format.
+
+    hidden: between operators.   query, key, value, mixed: heads of attention.   gate, up: of the feed-forward every row
+    goes through. Leaves out rows routed to experts: the routing decides who holds them.
+    """
+    block = model.kinds[kind]
+    heads = scores(block.mixer).dims[0]
+    state = block.mixer.token_state()
+    rows = _rows(samples, positions)
+    found = [Tensor(name="hidden", part="norms", dims=(*rows, _hidden(model)))]
+    found += [Tensor(name=name, part="attention", dims=(*rows, heads)) for name in ("query", "mixed")]
+    found += [
+        Tensor(name=name, part="attention", dims=(*rows, *tensor.dims))
+        for name, tensor in zip(("key", "value"), state, strict=True)
+    ]
+    layer = block.feed_forward
+    dense, part = (layer, "feed_forward") if isinstance(layer, Dense) else (layer.shared, "experts")
+    return (*found, *(() if dense is None else _intermediates(dense, rows, part)))
+
+
+def logits(model: Model, samples: int, positions: int) -> Tensor:
+    """What the head makes for [samples, positions] rows."""
+    return Tensor(name="logits", part="head", dims=(*_rows(samples, positions), Dim(role="vocab", size=model.vocab)))
+
+
+def _rows(samples: int, positions: int) -> tuple[Dim, Dim]:
+    return Dim(role="samples", size=samples), Dim(role="positions", size=positions)
+
+
+def _hidden(model: Model) -> Dim:
+    return Dim(role="hidden", size=model.hidden)
+
+
+def _intermediates(layer: Dense, rows: tuple[Dim, Dim], part: Part) -> list[Tensor]:
+    names = ("gate", "up") if layer.gated else ("up",)
+    width = Dim(role="intermediate", size=layer.intermediate)
+    return [Tensor(name=name, part=part, dims=(*rows, width)) for name in names]

@@ -1,0 +1,22 @@
+"""Rounds, bytes and seconds of an all_reduce, and where another algorithm takes over."""
+
+from __future__ import annotations
+
+from meshwright.sweep.study import run_study
+from tests.golden.context import Row
+from tests.golden.registry import answers
+
+
+@answers(
+    "study run collective-time",
+    {
+        "answer.rounds": "G6-204 G6-228",
+        "answer.start_up_s": "G6-206",
+        "answer.sent_bytes": "G6-207",
+        "answer.transfer_s": "G6-208",
+        "answer.total_s": "G6-209 G6-229 G6-230 G6-231",
+    },
+)
+@answers("study run collective-crossover", {"answer": "G6-233"})
+def studied(row: Row) -> object:
+    return row.select(run_study(row.subject, row.settings))

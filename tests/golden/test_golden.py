@@ -1,0 +1,125 @@
+"""Every golden row of the capabilities that are built is answered by the product, or listed as waiting."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from meshwright.base.errors import UserError
+from tests.golden.context import Row, context, read_table
+from tests.golden.registry import answer, answer_by, answered, routes, row_of
+from tests.golden.rows import Fact, Quantity, Value, agrees, facts
+from tests.golden.stated import compared, unused
+from tests.golden.waiting import built, waiting
+
+_ANOTHER = {
+    "Qwen3-32B": ("Qwen3-235B-A22B",),
+    "Qwen3-235B-A22B": ("Qwen/Qwen3-30B-A3B",),
+    "H100 SXM": ("h200-sxm", "a100-80gb-sxm"),
+    "NVLink 4": ("ConnectX-7",),
+    "ConnectX-7": ("NVLink 4",),
+}
+
+
+def _ids(found: tuple[Fact, ...]) -> list[str]:
+    return [fact.id for fact in found]
+
+
+@pytest.mark.parametrize("fact", answered(), ids=_ids(answered()))
+def test_the_product_answers_the_row(fact):
+    found = answer(fact)
+    if fact.status == "negative":
+        assert not agrees(found, fact.value, fact.rel_tol), fact.question
+        assert fact.correct is None or agrees(found, fact.correct, fact.rel_tol), fact.question
+    else:
+        assert agrees(found, fact.value, fact.rel_tol), f"{fact.question}: {found} is not {fact.expected} {fact.unit}"
+
+
+@pytest.mark.parametrize("fact", answered(), ids=_ids(answered()))
+def test_the_answer_follows_from_the_row(fact):
+    """No answer is a constant: some input, changed alone, changes it."""
+    row, found = row_of(fact), answer(fact)
+    places = reversed(row.places().items())  # what the row itself states stands last
+    assert any(_moves(row, place, other, found) for place, value in places for other in _others(value))
+
+
+def test_what_a_row_states_beside_its_inputs_is_what_the_product_derives():
+    for fact in answered():
+        for item in compared(fact):
+            assert abs(item.derived - item.stated.si) <= item.stated.slack, (
+                f"{fact.id}: {item.name}={item.stated.digits}"
+            )
+
+
+def test_everything_a_row_states_is_passed_compared_or_remarked():
+    assert {fact.id: unused(fact) for fact in answered() if unused(fact)} == {}
+
+
+def test_every_row_of_a_built_capability_is_answered_or_waiting():
+    wanted = {fact.id for fact in facts() if fact.capability in built()}
+    assert wanted == set(routes()) | set(waiting())
+
+
+def test_a_waiting_row_has_no_adapter():
+    assert not set(routes()) & set(waiting())
+
+
+def test_a_waiting_row_names_its_mechanism():
+    assert all(mechanism.strip() for mechanism in waiting().values())
+
+
+def test_the_ids_of_the_rows_are_distinct():
+    names = _ids(facts())
+    assert len(names) == len(set(names))
+
+
+def test_the_inputs_of_every_row_can_be_read():
+    assert all(name == name.strip() != "" for fact in facts() for name in fact.stated)
+
+
+def test_the_context_completes_answered_rows_only():
+    assert set(context()["row"]) <= set(routes())
+
+
+def test_the_context_overrides_nothing_that_a_row_states():
+    stated = {fact.id: set(fact.stated) for fact in answered()}
+    assert not [name for name, given in context()["row"].items() if set(given) & stated[name]]
+
+
+def test_the_context_says_nothing_that_no_command_takes():
+    known = {row.command for row in map(row_of, answered())}
+    for table in ("given", "takes"):
+        assert set(context()[table]) <= known
+    for command, given in context()["given"].items():
+        assert set(given) <= set(context()["takes"][command])
+    for name, given in context()["row"].items():
+        assert set(given) - {"takes"} <= set(context()["takes"][routes()[name].command])
+
+
+def test_the_context_holds_no_expected_value():
+    """Beside layouts and counts, which are small whole numbers that a row may also expect by chance."""
+    for fact in answered():
+        completed = [*read_table("given", routes()[fact.id].command).values(), *read_table("row", fact.id).values()]
+        assert fact.value not in [item.si for item in completed if isinstance(item, Quantity) and item.number > 8], (
+            fact.id
+        )
+
+
+def _others(value: Value) -> tuple[Value, ...]:
+    """The value changed: twice and half of a number, another model or device."""
+    if isinstance(value, Quantity):
+        return tuple(
+            Quantity(number=value.number * factor, unit=value.unit, digits="") for factor in (2, Fraction(1, 2))
+        )
+    if isinstance(value, tuple):
+        return (tuple(2 * item for item in value),)
+    return _ANOTHER.get(str(value), ())
+
+
+def _moves(row: Row, place: str, other: Value, found: object) -> bool:
+    """Whether the answer is another one; a refused change does not count."""
+    try:
+        return bool(answer_by(row, changes={place: other}) != found)
+    except (UserError, KeyError):
+        return False

@@ -1,0 +1,145 @@
+"""Random models, and random layouts that keep the rules: small, so that every rank and every index can be visited."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import strategies as st
+
+from meshwright.layout.layout import Layout
+from meshwright.layout.layouts import columns, table
+from meshwright.layout.mesh import coordinates
+from meshwright.layout.ownership import owned
+from meshwright.layout.rules import keeps_all
+from meshwright.model.feed_forwards import Dense, Experts, FeedForward
+from meshwright.model.formats import BF16, FP32, fp8_block
+from meshwright.model.mixers import Attention
+from meshwright.model.model import Block, BlockGroup, Model
+from meshwright.search.candidates import divisors
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
+
+    from meshwright.model.tensors import Tensor
+
+HIDDEN = 24
+FORMATS = (BF16, FP32, fp8_block(1, 1), fp8_block(2, 2), fp8_block(4, 8), fp8_block(128, 128))
+MOST_RANKS = 24
+DEGREES = ("tp", "cp", "dp_shard", "dp_replicate", "ep", "etp")
+
+
+@st.composite
+def mixers(draw: DrawFn) -> Attention:
+    """Heads that many tp divide, and fewer KV heads, down to one."""
+    heads = draw(st.sampled_from([4, 6, 8, 12]))
+    return Attention(
+        heads=heads,
+        kv_heads=draw(st.sampled_from(divisors(heads))),
+        head_dim=draw(st.sampled_from([2, 4])),
+        window=draw(st.sampled_from([None, 3, 40])),
+        qkv_bias=draw(st.booleans()),
+        out_bias=draw(st.booleans()),
+        qk_norm=draw(st.sampled_from(["none", "head"])),
+        output_gate=draw(st.booleans()),
+    )
+
+
+@st.composite
+def denses(draw: DrawFn) -> Dense:
+    return Dense(intermediate=draw(st.sampled_from([24, 48])), gated=draw(st.booleans()), bias=draw(st.booleans()))
+
+
+@st.composite
+def mixtures(draw: DrawFn) -> Experts:
+    experts = draw(st.sampled_from([4, 6, 8]))
+    return Experts(
+        experts=experts,
+        top_k=draw(st.integers(1, min(experts, 3))),
+        intermediate=draw(st.sampled_from([12, 24])),
+        gated=draw(st.booleans()),
+        shared=draw(st.none() | denses()),
+        shared_gate=draw(st.booleans()),
+    )
+
+
+@st.composite
+def models(draw: DrawFn) -> Model:
+    """Up to three kinds of block in any order; tied or not; plain or quantised by blocks; an uneven vocabulary."""
+    feed_forwards: st.SearchStrategy[FeedForward] = denses() | mixtures()
+    kinds = draw(st.lists(st.builds(Block, mixer=mixers(), feed_forward=feed_forwards), min_size=1, max_size=3))
+    order = draw(st.lists(st.tuples(st.sampled_from(kinds), st.integers(1, 3)), min_size=1, max_size=4))
+    return Model(
+        name="random",
+        family="random",
+        hidden=HIDDEN,
+        vocab=draw(st.sampled_from([32, 37, 48])),
+        tied=draw(st.booleans()),
+        groups=tuple(BlockGroup(count=count, block=block) for block, count in order),
+        norm=draw(st.sampled_from(["rms", "layer"])),
+        max_positions=None,
+        weights=draw(st.sampled_from(FORMATS)),
+        kv=draw(st.sampled_from([BF16, FP32])),
+    )
+
+
+@st.composite
+def layouts(draw: DrawFn, model: Model, *, serving: bool = False) -> Layout:
+    """A layout that keeps every rule. serving: only the axes that a serving plan has."""
+    sp = not serving and draw(st.booleans())
+    chosen = draw(st.sampled_from(valid_degrees(model, serving=serving, sp=sp)))
+    return Layout(
+        **dict(zip(DEGREES, chosen, strict=True)),
+        pp=draw(st.integers(1, min(model.layers, 4))),
+        replicas=draw(st.sampled_from([1, 1, 2])),
+        zero=0 if serving or draw(st.booleans()) else draw(st.integers(0, 3)),
+        sp=sp,
+        attention=draw(st.sampled_from(["replicated", "data_parallel"])),
+    )
+
+
+@cache
+def valid_degrees(model: Model, *, serving: bool, sp: bool) -> list[tuple[int, ...]]:
+    """Every combination of small degrees that keeps the rules at any zero."""
+    tried = possible_degrees(serving=serving)
+    degrees = dict(zip(DEGREES, np.array(tried).T, strict=True))
+    others = {"zero": np.full(len(tried), 3), "sp": np.full(len(tried), sp)}
+    return [tried[row] for row in np.flatnonzero(keeps_all(model, columns(degrees | others))).tolist()]
+
+
+@cache
+def possible_degrees(*, serving: bool) -> list[tuple[int, ...]]:
+    """Every combination of small degrees whose experts cover a stage a whole number of times."""
+    found: list[tuple[int, ...]] = []
+    one = (1,)
+    others = product(one if serving else (1, 2), one if serving else (1, 2, 3), one if serving else (1, 2))
+    for tp, (cp, dp_shard, dp_replicate) in product((1, 2, 3, 4, 6, 8, 12), others):
+        ranks = tp * cp * dp_shard * dp_replicate
+        if ranks <= MOST_RANKS:
+            spreads = [(ep, etp) for ep in divisors(ranks) for etp in divisors(ranks // ep)]
+            found += [(tp, cp, dp_shard, dp_replicate, ep, etp) for ep, etp in spreads]
+    return found
+
+
+@cache
+def stage_ranks_of(layout: Layout, stage: int = 0) -> list[int]:
+    """The ranks of one stage of the first replica."""
+    return [rank for rank in range(layout.world_size // layout.replicas) if coordinates(layout, rank)["pp"] == stage]
+
+
+@cache
+def places_of(layout: Layout, stage: int = 0) -> dict[str, np.ndarray]:
+    """The coordinates of those ranks, as columns."""
+    places = [coordinates(layout, rank) for rank in stage_ranks_of(layout, stage)]
+    return {axis: np.array([place[axis] for place in places]) for axis in places[0]}
+
+
+def held_by_rank(tensor: Tensor, layout: Layout, state: str, stage: int = 0) -> list[tuple[range, ...]]:
+    """The index ranges of a tensor on each rank of a stage, in rank order."""
+    places = places_of(layout, stage)
+    bounds = owned(tensor, table([layout]), places, state)
+    edges = [[np.broadcast_to(edge, len(places["tp"])).tolist() for edge in dim] for dim in bounds]
+    columns = [[range(first, last) for first, last in zip(*dim, strict=True)] for dim in edges]
+    return list(zip(*columns, strict=True))

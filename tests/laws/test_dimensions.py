@@ -1,0 +1,165 @@
+"""Every cost function carries its units in its names, and pint agrees with them.
+
+Each public function of `cost`, of the links and of the messages is called with pint quantities made from the names of
+its parameters; the dimension of what comes out must be the one that the function's own name ends in. Bytes, FLOPs,
+seconds and devices are dimensions of their own here, so a byte is never a FLOP and a share is never a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from inspect import getmembers, isfunction, signature
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pint
+import pytest
+
+import meshwright.cost
+from meshwright.cost.collectives import COLLECTIVES
+from meshwright.system import link
+from meshwright.workload import attention, messages
+
+UNITS = pint.UnitRegistry(None)
+for definition in ("byte = [information]", "flop = [work]", "second = [time]", "device = [device]"):
+    UNITS.define(definition)
+
+BY_SUFFIX = {
+    "_flops_per_s": "flop / second",
+    "_bytes_per_s": "byte / second",
+    "_gpu_s": "device * second",
+    "_bytes": "byte",
+    "_flops": "flop",
+    "_s": "second",
+    "_share": "",
+    "_count": "",
+}
+"""The longest suffix that fits decides."""
+
+COUNTS = {
+    "devices": "device",
+    **dict.fromkeys(("elements", "hidden", "head_columns", "pairs", "ports"), ""),
+    **dict.fromkeys(("ranks", "replicas", "rounds", "rows", "sessions", "stage_ranks", "turn", "turns"), ""),
+}
+"""Words that are counts without a suffix. A new word must be added here, or the name must say its unit."""
+
+TABLE_LEVEL = {
+    "collectives.algorithms": "names in, names out",
+    "collectives.check_choice": "a name in, the same name out",
+    "collectives.all_reduce": "a Group in, an Exchange out: the seconds inside are those of `rounds_s`",
+    "collectives.formula_exchange": "packs columns",
+    "estimate.estimate_step": "nouns in, a Step out: the seconds inside are those of `roofline_s` and `rounds_s`",
+    "estimate.group_along": "Layouts in, a Group out",
+    "estimate.read_bytes": "sums a column of a Step",
+    "estimate.weight_bytes": "sums a column of a Step",
+    "estimate.state_bytes": "sums a column of a Step",
+    "estimate.flops": "sums a column of a Step",
+    "memory.serving_ledger": "Model and Layouts in, a Ledger out: held by the ledger law",
+    "memory.state_bytes_per_token": "a Model in",
+    "memory.stored_columns": "a Model and Layouts in",
+    "memory_parts.parts_bytes": "a Model and a Layout in, a table out",
+}
+"""Functions that take tables and nouns, not numbers; each with the reason why the law does not call it."""
+
+
+def cost_modules() -> Iterator[ModuleType]:
+    for found in iter_modules(meshwright.cost.__path__):
+        yield import_module(f"meshwright.cost.{found.name}")
+
+
+def public_functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
+    short = module.__name__.rpartition(".")[2]
+    for name, function in getmembers(module, isfunction):
+        if function.__module__ == module.__name__ and not name.startswith("_"):
+            yield f"{short}.{name}", function
+
+
+def in_units() -> dict[str, Callable[..., Any]]:
+    """What the law calls: the numeric functions of cost, and of the floors below that make their inputs."""
+    found = dict(pair for module in cost_modules() for pair in public_functions(module))
+    below = dict(public_functions(link))
+    found |= {name: below[name] for name in ("link.ports_bytes_per_s", "link.both_ways_bytes_per_s")}
+    found |= {"link.one_way_bytes_per_s": below["link.one_way_bytes_per_s"]}
+    found |= {"messages.row_bytes": messages.row_bytes, "messages.boundary_bytes": messages.boundary_bytes}
+    found |= {"attention.score_flops": attention.score_flops}
+    for name in COLLECTIVES.names():
+        found[f"{name}.round_bytes"] = COLLECTIVES.module(name).round_bytes
+    return {name: function for name, function in found.items() if name not in TABLE_LEVEL}
+
+
+def unit_of(name: str) -> str:
+    """The unit that a name states. Raises KeyError when it states none."""
+    if name in COUNTS:
+        return COUNTS[name]
+    for suffix in sorted(BY_SUFFIX, key=len, reverse=True):
+        if f"_{name}".endswith(suffix):
+            return BY_SUFFIX[suffix]
+    raise KeyError(name)
+
+
+def check_dimension(name: str, function: Callable[..., Any]) -> None:
+    """The law for one function."""
+    arguments: dict[str, Any] = {}
+    for place, parameter in enumerate(signature(function).parameters.values()):
+        unit = unit_of(parameter.name)
+        numbers = np.array([2, 4]) if "Ints" in str(parameter.annotation) else 2 + place
+        numbers = np.array([1.5, 3.0]) if "Floats" in str(parameter.annotation) else numbers
+        arguments[parameter.name] = UNITS.Quantity(numbers, unit) if unit else numbers
+    result = function(**arguments)
+    expected = unit_of(name.rpartition(".")[2])
+    found = result if isinstance(result, UNITS.Quantity) else UNITS.Quantity(result, "")
+    assert found.is_compatible_with(expected), (
+        f"{name} is {found.dimensionality}, and its name says {expected or 'a count'}"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(in_units()))
+def test_a_cost_function_returns_what_its_name_says(name):
+    check_dimension(name, in_units()[name])
+
+
+def test_the_functions_left_out_exist_and_take_a_noun_a_table_or_a_name():
+    found = dict(pair for module in cost_modules() for pair in public_functions(module))
+    assert set(TABLE_LEVEL) <= set(found)
+    nouns = ("Model", "System", "Layout", "Layouts", "Step", "Group", "Exchange", "Floats", "str")
+    for name in TABLE_LEVEL:
+        annotations = [str(item.annotation) for item in signature(found[name]).parameters.values()]
+        assert any(word in nouns for word in annotations), name
+
+
+def times_s(read_bytes, rate_bytes_per_s):
+    return read_bytes * rate_bytes_per_s
+
+
+def reads_s(read_bytes, rate_flops_per_s):
+    return read_bytes / rate_flops_per_s
+
+
+def adds_s(wait_s, read_bytes):
+    return wait_s + read_bytes
+
+
+def bare(read_bytes):
+    return read_bytes
+
+
+def reads_bytes(size):
+    return size
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (times_s, AssertionError),
+        (reads_s, AssertionError),
+        (adds_s, pint.DimensionalityError),
+        (bare, KeyError),
+        (reads_bytes, KeyError),
+    ],
+)
+def test_the_law_catches_wrong_formulas_and_names_without_a_unit(function, error):
+    with pytest.raises(error):
+        check_dimension(f"tests.{function.__name__}", function)

@@ -1,0 +1,199 @@
+"""A config goes in; what `transformers` makes of it on the meta device comes out: parameters by part, windows, caches."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
+from transformers.utils import logging
+
+from meshwright.model.tensors import PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+logging.set_verbosity_error()
+
+FAMILIES: Final = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
+_PART_OF_NAME: Final = {
+    r"model\.embed_tokens\.weight": "embedding",
+    r"lm_head\.weight": "head",
+    r"model\.norm\.weight": "norms",
+    r"layers\.\d+\.(input_layernorm|post_attention_layernorm|self_attn\.[qk]_norm)\.weight": "norms",
+    r"layers\.\d+\.self_attn\.[qkvo]_proj\.(weight|bias)": "attention",
+    r"layers\.\d+\.mlp\.(gate|up|down)_proj\.(weight|bias)": "feed_forward",
+    r"layers\.\d+\.mlp\.gate\.weight": "router",
+    r"layers\.\d+\.mlp\.experts\.(gate_up|down)_proj": "experts",
+}
+
+# Class defaults divide these sizes, so that each field can be left out in turn.
+_SIZES: Final = {
+    "vocab_size": 160,
+    "hidden_size": 128,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 16,
+    "head_dim": 8,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": True,
+}
+_YARN: Final = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+_QWEN_WINDOW: Final = {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}
+FULL_CONFIGS: Final[dict[str, dict[str, Any]]] = {
+    "llama": {**_SIZES, "attention_bias": True, "mlp_bias": True},
+    "mistral": {**_SIZES, "sliding_window": 6},
+    "mixtral": {**_SIZES, "sliding_window": 6, "num_local_experts": 12, "num_experts_per_tok": 3},
+    "qwen2": {**_SIZES, **_QWEN_WINDOW},
+    "qwen3": {**_SIZES, **_QWEN_WINDOW, "attention_bias": True},
+    "qwen3_moe": {
+        **_SIZES,
+        "use_sliding_window": True,
+        "sliding_window": 6,
+        "attention_bias": True,
+        "moe_intermediate_size": 24,
+        "num_experts": 12,
+        "num_experts_per_tok": 3,
+        "decoder_sparse_step": 2,
+        "mlp_only_layers": [0],
+    },
+}
+
+
+def config_of(config: Mapping[str, Any]) -> PreTrainedConfig:
+    """The configuration class of a `model_type`, made from the other fields as `from_pretrained` makes it."""
+    fields = {key: value for key, value in config.items() if key != "model_type"}
+    return AutoConfig.for_model(config["model_type"], **fields)
+
+
+def build(config: Mapping[str, Any], **options: Any) -> PreTrainedModel:
+    """The causal language model of a config on the meta device, where its size costs nothing."""
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config_of(config), **options)
+
+
+def counts(model: PreTrainedModel) -> dict[str, int]:
+    """Parameters by part and `total`, each storage once."""
+    found = dict.fromkeys(PARTS, 0)
+    for name, parameter in model.named_parameters():
+        found[_part(name)] += parameter.numel()
+    return {"total": sum(found.values()), **found}
+
+
+def persistent_buffers(model: PreTrainedModel) -> list[str]:
+    """Names in the state dict that are no parameters."""
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return sorted(set(model.state_dict()) - parameters)
+
+
+def windows(config: Mapping[str, Any]) -> list[int | None]:
+    """The window of each layer, as the cache of that config is laid out."""
+    layers = DynamicCache(config=config_of(config)).layers
+    return [layer.sliding_window if layer.is_sliding else None for layer in layers]
+
+
+def cached(config: Mapping[str, Any], tokens: int) -> list[tuple[int, int]]:
+    """Elements and positions that each layer keeps after a real forward pass over `tokens` tokens."""
+    # The default experts run only on sizes that are multiples of 16 bytes.
+    model = AutoModelForCausalLM.from_config(config_of(config), experts_implementation="eager").eval()
+    cache = DynamicCache(config=model.config)
+    with torch.no_grad():
+        model(torch.zeros(1, tokens, dtype=torch.long), cache=cache, use_cache=True)
+    return [(layer.keys.numel() + layer.values.numel(), layer.keys.shape[-2]) for layer in cache.layers]
+
+
+def random_config(family: str, rng: Random) -> dict[str, Any]:
+    """A small config that `transformers` builds and runs: grouped heads, odd sizes, ties, biases, windows, dense layers.
+
+    The hidden size is even times the heads, or the width of a head is given: a rotary embedding wants it even.
+    """
+    kv_heads = rng.randint(1, 4)
+    heads = kv_heads * rng.randint(1, 6)
+    hidden = heads * 2 * rng.randint(1, 6)
+    own_width = rng.random() < 0.7
+    if own_width and family != "llama":  # that class wants the heads to divide the hidden size
+        hidden += rng.randint(0, 9)
+    layers = rng.randint(1, 6)
+    config: dict[str, Any] = {
+        "model_type": family,
+        "architectures": ["ForCausalLM"],
+        "vocab_size": rng.randint(8, 300),
+        "hidden_size": hidden,
+        "intermediate_size": rng.randint(1, 150),
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "max_position_embeddings": rng.randint(16, 4096),
+        "tie_word_embeddings": rng.random() < 0.5,
+        "eos_token_id": rng.choice([1, [1, 2]]),
+    }
+    if own_width or family == "qwen3":
+        config["head_dim"] = 2 * rng.randint(1, 12)
+        config["rope_scaling"] = rng.choice([None, dict(_YARN)])  # yarn fails in MixtralConfig without a head_dim
+    return {**config, **_FAMILY_FIELDS[family](rng, layers)}
+
+
+def _llama(rng: Random, layers: int) -> dict[str, Any]:
+    del layers
+    return {"attention_bias": rng.random() < 0.5, "mlp_bias": rng.random() < 0.5}
+
+
+def _mistral(rng: Random, layers: int) -> dict[str, Any]:
+    del layers
+    return {"sliding_window": rng.choice([None, rng.randint(2, 64)])}
+
+
+def _mixtral(rng: Random, layers: int) -> dict[str, Any]:
+    experts = rng.randint(1, 9)
+    name = rng.choice(["num_local_experts", "num_experts"])
+    return {**_mistral(rng, layers), name: experts, "num_experts_per_tok": rng.randint(1, experts)}
+
+
+def _qwen2(rng: Random, layers: int) -> dict[str, Any]:
+    windowed = rng.random() < 0.6
+    found = {"use_sliding_window": windowed, "sliding_window": rng.randint(2, 64)}
+    found["max_window_layers"] = rng.randint(0, layers + 1)
+    if rng.random() < 0.4:
+        kinds = ["full_attention", "sliding_attention"] if windowed else ["full_attention"]
+        found["layer_types"] = rng.choices(kinds, k=layers)
+    return found
+
+
+def _qwen3(rng: Random, layers: int) -> dict[str, Any]:
+    return {**_qwen2(rng, layers), "attention_bias": rng.random() < 0.5}
+
+
+def _qwen3_moe(rng: Random, layers: int) -> dict[str, Any]:
+    experts = rng.choice([0, *range(1, 10)])
+    return {
+        "use_sliding_window": rng.random() < 0.5,
+        "sliding_window": rng.choice([None, rng.randint(2, 64)]),
+        "attention_bias": rng.random() < 0.5,
+        "moe_intermediate_size": rng.randint(1, 60),
+        rng.choice(["num_experts", "num_local_experts"]): experts,
+        "num_experts_per_tok": rng.randint(1, max(experts, 1)),
+        "decoder_sparse_step": rng.randint(1, 4),
+        "mlp_only_layers": rng.sample(range(-1, layers + 2), k=rng.randint(0, layers)),
+    }
+
+
+_FAMILY_FIELDS: Final = {
+    "llama": _llama,
+    "mistral": _mistral,
+    "mixtral": _mixtral,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+    "qwen3_moe": _qwen3_moe,
+}
+
+
+def _part(name: str) -> str:
+    below = name.removeprefix("model.") if ".layers." in name else name
+    parts = [part for pattern, part in _PART_OF_NAME.items() if re.fullmatch(pattern, below)]
+    assert len(parts) == 1, f"{name} belongs to {parts}"
+    return parts[0]

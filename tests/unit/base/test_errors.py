@@ -1,0 +1,163 @@
+"""The error tree: messages, exit codes, and a list of every code that the source can raise."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from meshwright.base import errors
+from meshwright.base.errors import InternalError, LayoutError, MeshwrightError, UserError, nearest, suggest
+
+MEANING = {
+    "COL001": "an unknown collective algorithm",
+    "COL002": "an algorithm that does not take this number of ranks",
+    "COL003": "two algorithms of which one is faster at every size",
+    "IO001": "text that is no number",
+    "IO002": "a unit that is missing, unknown or of another dimension",
+    "IO003": "a number out of range, or not whole where it must be",
+    "IO010": "a file that cannot be read",
+    "IO011": "a file that is not TOML",
+    "IO012": "a file that is not JSON",
+    "IO013": "a value of the wrong type, or one that is missing",
+    "IO014": "a path to a field that does not exist",
+    "IO015": "a key that no field has",
+    "IO020": "an unknown study",
+    "IO021": "an input of a study that is wrong or unknown",
+    "IO022": "a study that names no public function",
+    "IO023": "inputs for which a study has no answer",
+    "IO030": "a command line that cannot be parsed",
+    "IO031": "an input that is too large to work on",
+    "IO032": "a --set that is no PATH=VALUE of a noun",
+    "IO033": "a file that cannot be written",
+    "IO034": "an unknown kind of the catalog",
+    "IO035": "an answer that cannot be written to stdout",
+    "JOB001": "sizes of a job out of range",
+    "JOB002": "a deadline that is not above zero",
+    "JOB003": "sessions that miss their deadline",
+    "LAY001": "a layout field that is unknown or out of range",
+    "LAY002": "more devices than the system has",
+    "LAY003": "tp does not divide the attention heads",
+    "LAY004": "tp and the KV heads do not divide each other",
+    "LAY005": "tp does not divide a feed-forward width",
+    "LAY006": "etp does not divide the expert width",
+    "LAY007": "ep does not divide the experts",
+    "LAY008": "ep x etp does not cover a stage a whole number of times",
+    "LAY009": "ep x etp and dp_shard cut across each other",
+    "LAY010": "more stages than layers",
+    "LAY012": "an axis that the plan has no time model for",
+    "LAY013": "too many layouts to list",
+    "LAY020": "memory that does not suffice",
+    "MOD001": "an unknown model",
+    "MOD002": "an unknown family",
+    "MOD003": "a config without a model_type",
+    "MOD004": "a file that holds no config",
+    "MOD005": "a field of a config that is missing",
+    "MOD006": "a field of a config of the wrong type",
+    "MOD007": "sizes of a config that do not go together",
+    "MOD008": "heads that do not go together",
+    "MOD009": "layer types that are unknown or miscounted",
+    "MOD010": "experts that do not go together",
+    "MOD011": "a model without layers",
+    "MOD012": "a model that is too large",
+    "MOD013": "a field whose value is not supported",
+    "MOD014": "a size that is not positive",
+    "MOD020": "an unknown plain format",
+    "MOD021": "an unreadable quantization",
+    "MOD022": "a quantization that is not supported",
+    "SYS001": "an unknown system",
+    "SYS002": "an unknown accelerator, link or calibration",
+    "SYS003": "a source or a basis that is missing or unknown",
+    "SYS004": "a rate of both directions, a sparse one, or ports that do not add up",
+    "SYS005": "an accelerator without a rate for the format",
+    "SYS006": "counts of a system out of range",
+    "SYS007": "boxes with no NIC between them",
+    "SYS008": "a part that a system does not name",
+    "SYS009": "a rate or a memory of zero",
+    "SYS010": "several systems where one is taken",
+}
+"""One meaning a code. A new code is listed here; a code whose meaning changes is a new code."""
+
+CLASSES = {name: cls for name, cls in vars(errors).items() if isinstance(cls, type) and issubclass(cls, UserError)}
+
+
+def raised() -> dict[str, set[str]]:
+    """Every code that stands in the source, and the rooms where it does."""
+    root = Path(str(files("meshwright")))
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for code in codes_of(node):
+                found[code].add(path.relative_to(root).parts[0])
+    return dict(found)
+
+
+def codes_of(node: ast.AST) -> list[str]:
+    """`LayoutError(3, ...)`, `Registry(error=ModelError, number=2)` and `Rule(code="LAY003")`."""
+    if not isinstance(node, ast.Call):
+        return []
+    called = node.func.id if isinstance(node.func, ast.Name) else ""
+    keywords = {item.arg: item.value for item in node.keywords}
+    if called in CLASSES and node.args and isinstance(node.args[0], ast.Constant):
+        return [f"{CLASSES[called].prefix}{node.args[0].value:03d}"]
+    if called == "Registry":
+        return [f"{CLASSES[ast.unparse(keywords['error'])].prefix}{ast.literal_eval(keywords['number']):03d}"]
+    code = keywords.get("code")
+    return [code.value] if isinstance(code, ast.Constant) and isinstance(code.value, str) else []
+
+
+def test_every_code_in_the_source_is_listed_with_its_one_meaning():
+    assert sorted(set(raised()) - set(MEANING)) == []
+
+
+def test_every_listed_code_is_in_the_source_and_meanings_differ():
+    assert sorted(set(MEANING) - set(raised())) == []
+    assert len(set(MEANING.values())) == len(MEANING)
+
+
+def test_a_code_is_raised_in_one_room_unless_two_rooms_refuse_the_same_thing():
+    shared = {code for code, rooms in raised().items() if len(rooms) > 1}
+    assert shared == {"JOB001"}, "sizes are checked by the job, and by scenarios that have no job"
+
+
+def test_every_branch_has_a_prefix_of_its_own_and_stands_in_the_drawn_tree():
+    branches = [cls for cls in CLASSES.values() if cls is not UserError]
+    prefixes = [cls.prefix for cls in branches]
+    assert sorted(prefixes) == sorted(set(prefixes))
+    drawn = errors.__doc__ or ""
+    for cls in branches:
+        assert cls.__name__ in drawn
+        assert f" {cls.prefix} " in drawn
+        assert cls.exit_code == 2
+
+
+def test_a_user_error_is_two_lines():
+    error = LayoutError(3, "tp=12 does not divide 64 attention heads", "--layout tp=8")
+    assert error.message == "error[LAY003]: tp=12 does not divide 64 attention heads\nfix: --layout tp=8"
+    assert str(error) == "error[LAY003]: tp=12 does not divide 64 attention heads"
+    assert LayoutError(3, "no").message == "error[LAY003]: no"
+
+
+def test_our_bug_exits_101():
+    assert InternalError("x").exit_code == MeshwrightError.exit_code == 101
+    assert InternalError("x").code == "BUG"
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "fix"),
+    [
+        ("hgx-h10", ["hgx-h100", "hgx-h200"], "did you mean hgx-h100, hgx-h200?"),
+        ("HGX-H100", ["hgx-h100"], "did you mean hgx-h100?"),
+        ("zzzzzz", ["ring", "tree"], "known: ring, tree"),
+        ("x", [], "none is known here"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest_or_all(name, known, fix):
+    assert suggest(name, known) == fix
+
+
+def test_nearest_keeps_the_spelling_and_the_count():
+    assert nearest("qwen3", ["Qwen3", "Qwen2", "Llama"], count=1) == ["Qwen3"]

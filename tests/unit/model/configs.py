@@ -1,0 +1,52 @@
+"""Small configs to start from, and the code of the error that reading one raises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from meshwright.base.errors import ModelError
+from meshwright.model.reader import read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 10,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 4,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "max_position_embeddings": 64,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+QWEN3_MOE = {
+    **LLAMA,
+    "model_type": "qwen3_moe",
+    "moe_intermediate_size": 6,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "use_sliding_window": False,
+}
+
+
+def without(config: Mapping[str, Any], *fields: str) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in fields}
+
+
+def refusal(config: Mapping[str, Any], weights: str | None = None) -> ModelError:
+    """The error of a config that must be refused."""
+    with pytest.raises(ModelError) as caught:
+        read_config(config, "model", weights=weights)
+    assert caught.value.cause
+    assert caught.value.fix
+    return caught.value

@@ -1,0 +1,157 @@
+"""The models that come with the package, and those that others add."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from datetime import date
+
+import pytest
+
+from meshwright.base import registry
+from meshwright.base.errors import FileError, ModelError
+from meshwright.model.model import parameter_counts
+from meshwright.model.reader import CATALOG, FAMILIES, read_model
+
+ENTRY = """
+[source]
+title = "a model of ours"
+place = "our wiki"
+read = "2026-11-29"
+
+[config]
+model_type = "acme"
+width = 16
+"""
+FAMILY = '''
+"""Acme: one block."""
+from meshwright.model.feed_forwards import Dense
+from meshwright.model.mixers import Attention
+from meshwright.model.model import Block, Model, group_blocks
+
+
+def read(fields, name):
+    width = fields.integer("width")
+    block = Block(mixer=Attention(heads=2, kv_heads=1, head_dim=width), feed_forward=Dense(intermediate=width))
+    return Model(
+        name=name, family="acme", hidden=width, vocab=width, tied=True, groups=group_blocks([block]), max_positions=None,
+        defaulted=tuple(fields.defaulted),
+    )
+'''
+
+
+@pytest.fixture
+def acme(tmp_path, monkeypatch):
+    """An installed distribution with a family and a catalog entry, each in one file."""
+    info = tmp_path / "acme_models-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-models\nVersion: 1.0\n")
+    points = ["families.acme = acme_models.family", "models.acme--Tiny-1.5B = acme_models", "families.llama = acme_models.family"]
+    (info / "entry_points.txt").write_text("\n".join(["[meshwright]", *points]))
+    package = tmp_path / "acme_models"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "family.py").write_text(FAMILY)
+    (package / "acme--Tiny-1.5B.toml").write_text(ENTRY)
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._installed.cache_clear()
+    yield package
+    registry._installed.cache_clear()
+    for name in [item for item in sys.modules if item.startswith("acme_models")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("entry", CATALOG.names())
+def test_a_catalog_entry_says_where_and_when_it_was_read(entry):
+    source = read_model(entry.replace("--", "/")).source
+    assert source.key == entry
+    assert source.title
+    assert source.place
+    assert date.fromisoformat(source.read) <= date(2100, 1, 1)
+
+
+@pytest.mark.parametrize("entry", CATALOG.names())
+def test_a_catalog_entry_leaves_no_size_to_a_default(entry):
+    taken = {item.field for item in read_model(entry.replace("--", "/")).defaulted}
+    assert taken <= {"head_dim", "attention_bias", "mlp_bias", "sliding_window", "decoder_sparse_step", "use_sliding_window"}
+
+
+@pytest.mark.parametrize("entry", CATALOG.names())
+def test_a_catalog_entry_has_no_fields_but_source_and_config(entry):
+    assert set(tomllib.loads(CATALOG.text(entry))) == {"source", "config"}
+
+
+def test_the_catalog_holds_the_models_of_the_chapters():
+    known = {"Qwen/Qwen3-32B", "Qwen/Qwen3-235B-A22B", "Qwen/Qwen3-235B-A22B-FP8", "Qwen/Qwen3-8B", "mistralai/Mixtral-8x7B-v0.1"}
+    known |= {"meta-llama/Llama-2-7b-hf", "meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-70B", "meta-llama/Llama-3.1-405B"}
+    assert known <= {entry.replace("--", "/") for entry in CATALOG.names()}
+
+
+@pytest.mark.parametrize(
+    ("name", "total"),
+    [
+        ("Qwen/Qwen2.5-7B", 7_615_616_512),
+        ("Qwen/Qwen3-8B", 8_190_735_360),
+        ("Qwen/Qwen3-32B", 32_762_123_264),
+        ("Qwen/Qwen3-235B-A22B", 235_093_634_560),
+        ("meta-llama/Llama-2-7b-hf", 6_738_415_616),
+        ("meta-llama/Llama-3.1-8B", 8_030_261_248),
+        ("meta-llama/Llama-3.1-405B", 405_853_388_800),
+        ("mistralai/Mixtral-8x7B-v0.1", 46_702_792_704),
+    ],
+)
+def test_published_parameter_counts_are_met(name, total):
+    """As the safetensors headers on the hub state them."""
+    assert parameter_counts(read_model(name))["total"] == total
+
+
+def test_an_outsider_adds_a_family_with_one_file(acme):
+    assert "acme" in FAMILIES.names()
+    assert FAMILIES.module("acme").__name__ == "acme_models.family"
+
+
+def test_an_outsider_adds_a_model_with_one_file(acme):
+    assert "acme--Tiny-1.5B" in CATALOG.names()
+    model = read_model("acme/Tiny-1.5B")
+    assert (model.name, model.family, model.hidden) == ("acme/Tiny-1.5B", "acme", 16)
+    assert (model.source.key, model.source.place) == ("acme--Tiny-1.5B", "our wiki")
+
+
+def test_an_outsider_does_not_replace_what_is_built_in(acme):
+    assert FAMILIES.module("llama").__name__ == "meshwright.model.families.llama"
+    assert FAMILIES.names().count("llama") == 1
+
+
+def test_without_the_distribution_its_names_are_unknown():
+    assert "acme" not in FAMILIES.names()
+    with pytest.raises(ModelError, match="MOD001"):
+        read_model("acme/Tiny-1.5B")
+
+
+def test_an_entry_can_be_read_by_its_path(acme, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(ENTRY)
+    model = read_model(str(file))
+    assert (model.name, model.source.key, model.hidden) == ("mine", "mine", 16)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "code"),
+    [
+        ("", ModelError, "MOD004"),
+        ("[config]\nmodel_type = 'llama'\n", ModelError, "MOD004"),
+        ("source = 'here'\nconfig = 3\n", ModelError, "MOD004"),
+        ("[source]\ntitle = 'x'\n[config]\n", FileError, "IO013"),
+        (ENTRY.replace("place", "plaice"), FileError, "IO015"),
+        (ENTRY.replace('"acme"', '"llama"') + "hidden_size = nan\n", ModelError, "MOD006"),
+        (ENTRY.replace('"acme"', '"llama"') + "hidden_size = 2026-11-29\n", ModelError, "MOD006"),
+        (ENTRY.replace('"acme"', "2026-11-29"), ModelError, "MOD003"),
+        ("[config", FileError, "IO011"),
+    ],
+)
+def test_an_entry_that_is_incomplete_is_refused(text, error, code, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(error) as caught:
+        read_model(str(file))
+    assert caught.value.code == code
