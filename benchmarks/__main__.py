@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: speed budgets as ratios within one run go out to docs/benchmarks.md; exit 1 beyond a budget."""
+"""`python -m benchmarks`: speed, as ratios within one run, goes out to docs/benchmarks.md; exit 1 beyond a budget."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")  # one core, for this process and those it starts
 
 from benchmarks.layouts import ROWS, Rate, measure
 from benchmarks.processes import in_turns, ratio
@@ -83,11 +80,11 @@ def _page(timings: list[Timing], rates: list[Rate]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        f"Written by `make bench` (`python -m benchmarks`) on {datetime.now(timezone.utc):%Y-%m-%d} at {_commit()}, on",
+        f"Written by `make bench` (`python -m benchmarks`) on {datetime.now(UTC):%Y-%m-%d} at {_commit()}, on",
         f"{_machine()}.",
         "",
-        f"Seconds are medians of {_RUNS} whole processes. A ratio is the median over rounds in which both ran side by side;",
-        "it is what compares between machines. Nothing here is a test: `make bench` exits 1 when a budget is exceeded.",
+        f"Seconds are medians of {_RUNS} whole processes. A ratio is the median over rounds in which both ran side",
+        "by side; it is what compares between machines. `make bench` exits 1 when a budget is exceeded.",
         "",
         "| command | seconds | slowest | budget | against | its seconds | ratio |",
         "|---|---:|---:|---:|---|---:|---:|",
@@ -103,16 +100,15 @@ def _page(timings: list[Timing], rates: list[Rate]) -> str:
         "",
         f"The plan is `meshwright {' '.join(_PLAN)}`.",
         "",
-        f"One core evaluates a table of {ROWS:,} layouts (`estimate_step` and `serving_ledger`, in this process); a pass is",
-        "`a * b + c` over float64 columns of the same length, taken in turns with them.",
+        f"One core evaluates a table of {ROWS:,} layouts (`estimate_step` and `serving_ledger`, in one process);",
+        "a pass is `a * b + c` over float64 columns of the same length, taken in turns with them.",
         "",
         "| model | layouts a second | step | ledger | numpy passes |",
         "|---|---:|---:|---:|---:|",
     ]
-    lines += [
-        f"| {rate.model} | {rate.per_s:,.0f} | {rate.step_s * 1e3:.1f} ms | {rate.ledger_s * 1e3:.1f} ms | {rate.passes:,.0f} |"
-        for rate in rates
-    ]
+    for rate in rates:
+        parts = f"{rate.step_s * 1e3:.1f} ms | {rate.ledger_s * 1e3:.1f} ms"
+        lines.append(f"| {rate.model} | {rate.per_s:,.0f} | {parts} | {rate.passes:,.0f} |")
     return "\n".join(lines) + "\n"
 
 
@@ -130,7 +126,7 @@ def _commit() -> str:
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(("git", *arguments), cwd=_ROOT, capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run(("git", *arguments), cwd=_ROOT, capture_output=True, text=True, check=True)  # noqa: S603, S607
     return done.stdout.strip()
 
 

@@ -1,4 +1,4 @@
-"""A model and a system go in; how many layouts a second one core evaluates comes out, and what that is in numpy passes."""
+"""A model and a system go in; layouts a second on one core come out, and what that is in passes of numpy."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ROWS = 100_000
 _CONTEXT = 131_064
+_PASSES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +60,17 @@ def measure(model_name: str, system_name: str, runs: int) -> Rate:
         )
 
     def one_pass() -> None:
-        for _ in range(100):
+        for _ in range(_PASSES):
             left * right + more
 
     parts: tuple[Callable[[], None], ...] = (step, ledger, one_pass)
     times = [[_seconds(part) for part in parts] for _ in range(runs + 1)][1:]
-    step_s, ledger_s, hundred_s = (median(column) for column in zip(*times, strict=True))
-    passes = median((row[0] + row[1]) / (row[2] / 100) for row in times)
-    _ = hundred_s
-    return Rate(model=model_name, step_s=step_s, ledger_s=ledger_s, passes=passes)
+    return Rate(
+        model=model_name,
+        step_s=median(row[0] for row in times),
+        ledger_s=median(row[1] for row in times),
+        passes=median((row[0] + row[1]) / (row[2] / _PASSES) for row in times),
+    )
 
 
 def _table(model: Model) -> Layouts:

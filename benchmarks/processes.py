@@ -1,4 +1,4 @@
-"""Commands go in; the seconds of whole processes come out, taken in turns within one run so that ratios mean something."""
+"""Commands go in; the seconds of whole processes come out, taken in turns within one run so that ratios hold."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def experts_accepted(layout: Layout) -> bool:
     return whole and all(max(spread, ranks) % min(spread, ranks) == 0 for ranks in (inner, inner * layout.dp_shard))
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(model=models(), rows=st.lists(any_layouts(), min_size=1, max_size=8))
 def test_the_rules_keep_what_plain_arithmetic_accepts(model, rows):
     kept = keeps_all(model, table(rows)).tolist()
@@ -73,7 +73,7 @@ def test_the_rules_keep_what_plain_arithmetic_accepts(model, rows):
     assert kept == [broken is None for broken in first_broken(model, table(rows), 64)]
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(model=models(), layout=any_layouts(), most=st.sampled_from([1, 8, 64, 100_000]))
 def test_the_nearest_degree_keeps_the_rule_and_all_rules_where_it_can(model, layout, most):
     broken = first_broken(model, table([layout]), most)[0]
@@ -95,6 +95,7 @@ def test_the_nearest_degree_keeps_the_rule_and_all_rules_where_it_can(model, lay
     assert not any(keeps_all(model, table([replace(layout, **{rule.axis: other})]))[0] for other in closer[:64])
 
 
+@settings(max_examples=40)
 @given(model=models(), layout=any_layouts())
 def test_the_sentence_names_a_number_that_the_degree_does_not_keep(model, layout):
     broken = first_broken(model, table([layout]), 64)[0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from random import Random
 from typing import Any
 
 import pytest
@@ -14,7 +14,16 @@ from meshwright.base.errors import ModelError
 from meshwright.model.model import parameter_counts
 from meshwright.model.reader import CATALOG, read_config, read_model
 from meshwright.scenarios.inspect import apart
-from tests.oracle.transformers_models import FAMILIES, FULL_CONFIGS, build, cached, counts, persistent_buffers, random_config
+from tests.oracle.transformers_models import (
+    FAMILIES,
+    FULL_CONFIGS,
+    build,
+    cached,
+    counts,
+    persistent_buffers,
+    random_config,
+    seeded,
+)
 
 SEEDS = range(25)
 EXAMPLES = 600  # a family, in the campaign
@@ -56,7 +65,7 @@ def test_every_catalog_entry_counts_as_its_class(entry):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_random_config_counts_as_its_class(family, seed):
-    config = random_config(family, Random(f"{family} {seed}"))
+    config = random_config(family, seeded("counts", family, seed))
     built = build(config)
     assert ours(config) == counts(built)
     assert persistent_buffers(built) == []
@@ -65,6 +74,9 @@ def test_a_random_config_counts_as_its_class(family, seed):
 # What their class builds although no forward pass can run on it; a test below shows so for MOD007, MOD009 and MOD010.
 # MOD008: they round the width of a head down; here a width that does not follow from the config is not guessed.
 REFUSED_HERE = {"MOD007", "MOD008", "MOD009", "MOD010"}
+# What they refuse and is read here, as it changes no count: a rule of LlamaConfig that engines do not share, heads of
+# odd width, and yarn in a MixtralConfig without a head_dim.
+READ_HERE = r"not a multiple of the number of attention|even rotary dimension|'NoneType' and 'float'"
 
 
 @pytest.mark.campaign
@@ -72,12 +84,14 @@ REFUSED_HERE = {"MOD007", "MOD008", "MOD009", "MOD010"}
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**64))
 def test_any_random_config_with_fields_left_out_counts_as_its_class(family, seed):
-    rng = Random(seed)
+    rng = seeded(seed)
     config = random_config(family, rng)
     config = without(config, *rng.sample([field for field in config if field != "model_type"], k=rng.randint(0, 3)))
     mine, other = ours(config), theirs(config)
     if isinstance(mine, ModelError):
         assert isinstance(other, Exception) or mine.code in REFUSED_HERE, config
+    elif isinstance(other, Exception):
+        assert re.search(READ_HERE, str(other)), config
     else:
         assert mine == other, config
 
@@ -115,10 +129,18 @@ def test_a_null_field_counts_as_its_class_or_is_refused_by_both(family, field):
     ("config", "code"),
     [
         pytest.param(full_config("mistral", num_key_value_heads=3), "MOD007", id="heads that KV heads do not divide"),
-        pytest.param(without(full_config("qwen2", num_attention_heads=16), "num_key_value_heads"), "MOD007", id="default"),
-        pytest.param(full_config("mixtral", num_experts_per_tok=13), "MOD010", id="more experts a token than there are"),
-        pytest.param(full_config("qwen2", use_sliding_window=False, layer_types=["sliding_attention"] * 3), "MOD009", id="off"),
-        pytest.param(full_config("qwen3", sliding_window=None, layer_types=["sliding_attention"] * 3), "MOD009", id="no size"),
+        pytest.param(
+            without(full_config("qwen2", num_attention_heads=16), "num_key_value_heads"), "MOD007", id="default"
+        ),
+        pytest.param(
+            full_config("mixtral", num_experts_per_tok=13), "MOD010", id="more experts a token than there are"
+        ),
+        pytest.param(
+            full_config("qwen2", use_sliding_window=False, layer_types=["sliding_attention"] * 3), "MOD009", id="off"
+        ),
+        pytest.param(
+            full_config("qwen3", sliding_window=None, layer_types=["sliding_attention"] * 3), "MOD009", id="no size"
+        ),
         pytest.param(full_config("qwen3", layer_types=["chunked_attention"] * 3), "MOD009", id="another kind of layer"),
     ],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 import torch
 from transformers import FineGrainedFP8Config
@@ -12,7 +10,7 @@ from transformers.quantizers.base import get_keys_to_not_convert
 
 from meshwright.model.model import format_bytes, parameter_bytes
 from meshwright.model.reader import read_config
-from tests.oracle.transformers_models import FAMILIES, FULL_CONFIGS, build, random_config
+from tests.oracle.transformers_models import FAMILIES, FULL_CONFIGS, build, random_config, seeded
 
 
 def stored_bytes(model):
@@ -48,10 +46,10 @@ def test_a_plain_model_stores_what_its_class_stores(family, dtype):
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_block_quantized_model_stores_what_its_class_stores(family, seed, scale_fmt):
-    rng = Random(f"fp8 {family} {seed}")
+    rng = seeded("fp8", family, seed)
     config = {**random_config(family, rng), "torch_dtype": "bfloat16", "attention_bias": False, "mlp_bias": False}
     rows, columns = rng.randint(1, 40), rng.randint(1, 40)
-    # Their experts hold gate and up in one matrix, so its blocks agree with those of the stored two only in whole blocks.
+    # Their experts hold gate and up in one matrix: its blocks are those of the stored two only when these are whole.
     config["moe_intermediate_size"] = rows * rng.randint(1, 3)
     if family == "mixtral":
         config["intermediate_size"] = config.pop("moe_intermediate_size")

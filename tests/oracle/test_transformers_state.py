@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.model.reader import CATALOG, read_config
 from meshwright.scenarios.inspect import kv_bytes_per_token
-from tests.oracle.transformers_models import FAMILIES, FULL_CONFIGS, cached, config_of, random_config, windows
+from tests.oracle.transformers_models import FAMILIES, FULL_CONFIGS, cached, config_of, random_config, seeded, windows
 
 TOKENS = 9
 EXAMPLES = 300  # a family, in the campaign
@@ -40,7 +39,7 @@ def test_windows_of_every_catalog_entry_are_those_of_its_cache(entry):
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_windows_of_a_random_config_are_those_of_its_cache(family, seed):
-    config = random_config(family, Random(f"windows {family} {seed}"))
+    config = random_config(family, seeded("windows", family, seed))
     assert [mixer.window for mixer in mixers(config)] == windows(config)
 
 
@@ -49,7 +48,7 @@ def test_windows_of_a_random_config_are_those_of_its_cache(family, seed):
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**64))
 def test_windows_of_any_random_config_are_those_of_its_cache(family, seed):
-    config = random_config(family, Random(seed))
+    config = random_config(family, seeded(seed))
     assert [mixer.window for mixer in mixers(config)] == windows(config)
 
 
@@ -73,7 +72,7 @@ def test_layer_types_decide_which_layers_slide_in_every_family(family):
 def test_a_forward_pass_caches_what_the_config_says(family):
     assert_caches_agree({"model_type": family, **FULL_CONFIGS[family]})
     for seed in range(4):
-        assert_caches_agree(random_config(family, Random(f"cache {family} {seed}")))
+        assert_caches_agree(random_config(family, seeded("cache", family, seed)))
 
 
 @pytest.mark.campaign
@@ -81,7 +80,7 @@ def test_a_forward_pass_caches_what_the_config_says(family):
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**64))
 def test_any_forward_pass_caches_what_the_config_says(family, seed):
-    rng = Random(seed)
+    rng = seeded(seed)
     assert_caches_agree(random_config(family, rng), rng.randint(1, 40))
 
 

@@ -1,8 +1,10 @@
-"""A config goes in; what `transformers` makes of it on the meta device comes out: parameters by part, windows, caches."""
+"""A config goes in; what `transformers` makes of it comes out: parameters by part, windows and caches."""
 
 from __future__ import annotations
 
 import re
+from copy import deepcopy
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -13,7 +15,6 @@ from meshwright.model.tensors import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from random import Random
 
     from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -67,7 +68,7 @@ FULL_CONFIGS: Final[dict[str, dict[str, Any]]] = {
 
 def config_of(config: Mapping[str, Any]) -> PreTrainedConfig:
     """The configuration class of a `model_type`, made from the other fields as `from_pretrained` makes it."""
-    fields = {key: value for key, value in config.items() if key != "model_type"}
+    fields = deepcopy({key: value for key, value in config.items() if key != "model_type"})  # they complete it in place
     return AutoConfig.for_model(config["model_type"], **fields)
 
 
@@ -107,8 +108,13 @@ def cached(config: Mapping[str, Any], tokens: int) -> list[tuple[int, int]]:
     return [(layer.keys.numel() + layer.values.numel(), layer.keys.shape[-2]) for layer in cache.layers]
 
 
+def seeded(*seed: object) -> Random:
+    """A generator that draws the same everywhere for the same seed."""
+    return Random(repr(seed))  # noqa: S311 - a sample, no secret
+
+
 def random_config(family: str, rng: Random) -> dict[str, Any]:
-    """A small config that `transformers` builds and runs: grouped heads, odd sizes, ties, biases, windows, dense layers.
+    """A small config that `transformers` builds and runs: grouped heads, odd sizes, ties, biases, windows, mixtures.
 
     The hidden size is even times the heads, or the width of a head is given: a rotary embedding wants it even.
     """

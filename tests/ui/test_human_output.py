@@ -84,7 +84,9 @@ def test_more_layouts_than_are_shown_are_counted():
     shown = run(*_FOUR).out
     told = re.search(r"^(\d+) more layouts: --format json lists them all$", shown, re.MULTILINE)
     assert told
-    assert int(told.group(1)) == len(answer_of(*_FOUR)["candidates"]) - 10
+    rows = len(re.findall(r"^replicas=\S+ +(?:yes|no) ", shown, re.MULTILINE))
+    assert rows
+    assert int(told.group(1)) + rows == len(answer_of(*_FOUR)["candidates"])
 
 
 def test_a_name_with_brackets_and_colons_is_shown_as_it_is():
@@ -152,24 +154,13 @@ def test_the_next_command_of_ones_own_config_names_its_path(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "verb",
-    [
-        (),
-        ("inspect",),
-        ("fit",),
-        ("plan",),
-        ("plan", "serve"),
-        ("list",),
-        ("study",),
-        ("study", "list"),
-        ("study", "run"),
-    ],
+    "verb", ["", " inspect", " fit", " plan", " plan serve", " list", " study", " study list", " study run"]
 )
 @pytest.mark.parametrize("word", ["--help", "-h"])
 def test_help_of_every_verb(verb, word):
-    found = run(*verb, word)
+    found = run(*verb.split(), word)
     assert (found.code, found.err) == (0, "")
-    assert found.out.startswith(f"Usage: meshwright{''.join(f' {name}' for name in verb)} ")
+    assert found.out.startswith(f"Usage: meshwright{verb} ")
     assert "\\b" not in found.out
 
 

@@ -23,9 +23,8 @@ _HEAVY = ("numpy", "torch", "pydantic", "rich", "rustworkx", "scipy")
 def loaded_after(code):
     """The top-level modules that a fresh interpreter holds after running some code, its output apart."""
     tail = "\nimport sys; print('\\n' + ' '.join(sorted({name.partition('.')[0] for name in sys.modules})))"
-    done = subprocess.run(
-        (sys.executable, "-c", code + tail), env=environment(), capture_output=True, text=True, check=True
-    )
+    line = (sys.executable, "-c", code + tail)
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
 
 

@@ -31,12 +31,8 @@ def texts():
     """Every text file that git tracks or would track; what tools leave behind is ignored."""
     if not (ROOT / ".git").exists():
         pytest.skip("needs a git checkout, which knows the files of the repository from what tools left there")
-    listed = subprocess.run(
-        ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"),
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
+    line = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listed = subprocess.run(line, cwd=ROOT, capture_output=True, check=True)
     files = [ROOT / name for name in listed.stdout.decode("utf-8").split("\0") if name]
     whole = {str(file.relative_to(ROOT)): file.read_bytes() for file in files if file.is_file()}
     return {name: data.decode("utf-8") for name, data in whole.items() if b"\0" not in data}

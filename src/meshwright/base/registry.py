@@ -57,7 +57,7 @@ class Registry:
     def text(self, name: str) -> str:
         """The text of the data file registered as `name`. Raises the registry's error for an unknown or broken name."""
         if name in self._built_in():
-            return (self._root() / f"{name}{self.suffix}").read_text(encoding="utf-8")
+            return (_folder(self.package, self.folder) / f"{name}{self.suffix}").read_text(encoding="utf-8")
         entry = self._outside_entry(name)
         try:
             return (files(entry.value) / f"{name}{self.suffix}").read_text(encoding="utf-8")
@@ -68,16 +68,8 @@ class Registry:
         """The error for a name that is not registered, with the nearest known ones."""
         return self.error(self.number, f"{name!r} is not one of the {self.kind}", suggest(name, self.names()))
 
-    def _root(self) -> Traversable:
-        root = files(self.package)
-        for part in self.folder.split("/"):
-            root = root / part if part else root
-        return root
-
     def _built_in(self) -> frozenset[str]:
-        files_here = (item.name for item in self._root().iterdir())
-        named = (name for name in files_here if name.endswith(self.suffix) and not name.startswith("_"))
-        return frozenset(name.removesuffix(self.suffix) for name in named)
+        return _listed(self.package, self.folder, self.suffix)
 
     def _outside(self) -> dict[str, EntryPoint]:
         prefix = f"{self.kind}."
@@ -92,6 +84,18 @@ class Registry:
     def _broken(self, name: str, entry: EntryPoint, problem: Exception) -> MeshwrightError:
         cause = f"{name!r} of the {self.kind} is registered as {entry.value!r}, which cannot be read: {problem}"
         return self.error(self.number, cause, "mend or remove the package that registers it")
+
+
+def _folder(package: str, folder: str) -> Traversable:
+    return files(package).joinpath(*filter(None, folder.split("/")))
+
+
+@cache
+def _listed(package: str, folder: str, suffix: str) -> frozenset[str]:
+    """The names of the built-in files; listed once a process, as they do not change while it runs."""
+    found = (item.name for item in _folder(package, folder).iterdir())
+    named = (name for name in found if name.endswith(suffix) and not name.startswith("_"))
+    return frozenset(name.removesuffix(suffix) for name in named)
 
 
 @cache

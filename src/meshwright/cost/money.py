@@ -37,8 +37,14 @@ def finish_s(service_s: N, turn: Any) -> N:
 
 
 def on_time_count(service_s: Floats, replicas: Ints, sessions: int, deadline_s: float | None) -> Ints:
-    """How many sessions finish by the deadline; all of them when there is none."""
+    """How many sessions finish by the deadline: all of them when there is none, none where the service has no time.
+
+    Each replica finishes as many turns as its deadline holds. Source: chapter "Supernodes", section 6.7.2.
+    """
     if deadline_s is None:
         return np.full(len(service_s), sessions, dtype=np.int64)
-    finish = finish_s(service_s[:, None], turns(replicas, sessions))
-    return np.count_nonzero(finish <= deadline_s, axis=1).astype(np.int64)
+    held = np.floor(deadline_s / service_s)
+    held = np.where(finish_s(service_s, held) > deadline_s, held - 1, held)  # the quotient was rounded up
+    held = np.where(finish_s(service_s, held + 1) <= deadline_s, held + 1, held)  # or down
+    held = np.where(held >= 0, np.minimum(held, sessions), 0)
+    return np.minimum(replicas * held, sessions).astype(np.int64)

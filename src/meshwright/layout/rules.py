@@ -54,8 +54,9 @@ def first_broken(model: Model, layouts: Layouts, most: int) -> list[Broken | Non
     for row in np.flatnonzero(broken.any(axis=0)).tolist():
         layout = layouts.row(row)
         rule = RULES[int(first[row])]
-        key = (rule.code, layout.sp, layout.zero, *(getattr(layout, axis) for axis in AXES))
-        if key not in known:
+        others = (layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp, layout.ep, layout.etp)
+        key = (*broken[:, row].tolist(), getattr(layout, rule.axis), layout.sp, layout.zero, *others)
+        if key not in known:  # rows that differ in nothing a rule looks at break it alike
             nearest = _nearest(model, layouts.take([row]), rule, most)
             known[key] = Broken(code=rule.code, reason=rule.sentence(model, layout), nearest=nearest)
         found[row] = known[key]
@@ -86,7 +87,7 @@ def _nearest(model: Model, row: Layouts, rule: Rule, most: int) -> str | None:
         good = np.stack([keeps(model, probe) for probe in probes])
         if good.any():
             place = int(np.argmax(good.any(axis=0)))
-            return _spelled(row, probes[int(np.argmax(good[:, place]))].take([place]), rule.axis)
+            return _spelled(row, probes[int(np.argmax(good[:, place]))].take([place]))
     return None
 
 
@@ -104,12 +105,12 @@ def _changes(model: Model, rows: Layouts, axis: str, tried: Ints) -> list[dict[s
     return [alone, *(alone | others for others in followed.get(axis, []))]
 
 
-def _spelled(row: Layouts, found: Layouts, axis: str) -> str:
-    """What to change of the row, the axis first; etp is left out where ep and tp imply it."""
+def _spelled(row: Layouts, found: Layouts) -> str:
+    """What changes of the row; etp is left out where it is not alone and ep and tp imply it."""
     implied = max(int(found.degree("tp")[0]) // int(found.degree("ep")[0]), 1)
-    names = [axis, *(name for name in AXES if name != axis and found.degree(name)[0] != row.degree(name)[0])]
-    kept = [name for name in names if name != "etp" or int(found.degree("etp")[0]) != implied]
-    return ",".join(f"{name}={int(found.degree(name)[0])}" for name in kept or names)
+    changed = {name: int(found.degree(name)[0]) for name in AXES if found.degree(name)[0] != row.degree(name)[0]}
+    stated = {name: degree for name, degree in changed.items() if name != "etp" or degree != implied}
+    return ",".join(f"{name}={degree}" for name, degree in (stated or changed).items())
 
 
 def _divides(degrees: Ints, sizes: Iterable[int]) -> Bools:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, cast
 from meshwright.base.errors import ModelError
 from meshwright.model.config import LARGEST
 from meshwright.model.feed_forwards import Experts
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Model, parameter_counts
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def checked_model(model: Model, what: str) -> Model:
         raise ModelError(12, f"{what}: {model.layers} layers", f"give 1 to {MOST_LAYERS}")
     for group in model.groups:
         mixer, layer = group.block.mixer, group.block.feed_forward
-        if isinstance(mixer, Attention) and mixer.heads % mixer.kv_heads:
+        if mixer.heads % mixer.kv_heads:
             cause = f"{what}: kv_heads={mixer.kv_heads} does not divide heads={mixer.heads}"
             raise ModelError(7, cause, "every KV head serves the same number of query heads")
         if isinstance(layer, Experts) and layer.top_k > layer.experts:

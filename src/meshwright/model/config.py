@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LARGEST: Final = 10**9
+_SHOWN_CHARACTERS: Final = 100
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,18 +140,19 @@ def shown(value: object) -> str:
     """A value of a config as one short piece of text, spelled as in JSON where the two differ."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    return _SHORT.repr(value)
+    text = _SHORT.repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 class _Short(Repr):
-    """Texts cut in the middle, deep and long values after a few items, and numbers too long for Python to print."""
+    """Long texts are cut in the middle, deep and long values after a few items."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.maxstring = 60
+        self.maxstring = _SHOWN_CHARACTERS
 
     def repr_int(self, x: int, level: int) -> str:
-        """Digits, or how many there would be in base 2."""
+        """The number, or how long it is: Python does not print every one."""
         return f"a number of {x.bit_length()} bits" if abs(x) > LARGEST**2 else super().repr_int(x, level)
 
 

@@ -75,7 +75,7 @@ def _read_decoder(config: Mapping[str, Any], name: str, known: tuple[str, ...], 
         cause = "the config has no model_type" if family is None else f"model_type is {shown(family)}"
         raise ModelError(3, cause, f"add one of: {', '.join(known)}")
     if family not in known:
-        cause = f"model_type {family!r} has no family file here (known: {', '.join(known)})"
+        cause = f"model_type {shown(family)} has no family file here (known: {', '.join(known)})"
         fix = "a file model/families/NAME.py, or an entry point `families.NAME` of group `meshwright`, makes it known"
         raise ModelError(2, cause, fix)
     chosen, note = _choose_weights(config, weights)

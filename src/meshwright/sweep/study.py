@@ -7,7 +7,7 @@ Every mechanism that has no verb of its own is reached this way. Inputs are read
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
@@ -61,6 +61,27 @@ def read_study(name: str) -> Study:
 def study_list() -> tuple[Study, ...]:
     """Every packaged study, by name."""
     return tuple(read_study(name) for name in STUDIES.names())
+
+
+def studies() -> Result:
+    """Every packaged study as a catalog: name, title, function, inputs and source."""
+    found = study_list()
+    items = [
+        {
+            "id": study.name,
+            "title": study.title,
+            "function": study.function,
+            "inputs": study.inputs,
+            "sources": [] if study.source is None else [study.source],
+        }
+        for study in found
+    ]
+    return Result(
+        command="study list",
+        verdict=Verdict(answer="yes", text=f"{len(found)} studies"),
+        inputs={"model": None, "system": None, "job": None, "layout": None, "options": {}},
+        body={"items": items},
+    )
 
 
 def run_study(name: str, settings: Mapping[str, str]) -> Result:
@@ -158,10 +179,14 @@ def _read(name: str, hint: Any, value: Any, what: str) -> Any:
 
 def _amount(value: Any, what: str) -> Any:
     """The value itself. Raises IO021 for a number, or one of a list, that no count or rate can be."""
-    for item in cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,)):
+    for item in _each(value):
         if isinstance(item, (int, float)) and not 0 <= item <= _LARGEST:
             raise FileError(21, f"{what} is {item}", f"give a number from 0 to {_LARGEST}")
     return value
+
+
+def _each(value: object) -> Iterable[object]:
+    return cast("Iterable[object]", value if isinstance(value, tuple) else (value,))
 
 
 def _listed(hint: Any, value: Any) -> Any:
@@ -178,24 +203,3 @@ def _brief(answer: Any) -> str:
     if isinstance(answer, (int, float, str)):
         return f"{answer:,}" if isinstance(answer, int) else f"{answer}"
     return "see answer"
-
-
-def studies() -> Result:
-    """Every packaged study as a catalog: name, title, function, inputs and source."""
-    found = study_list()
-    items = [
-        {
-            "id": study.name,
-            "title": study.title,
-            "function": study.function,
-            "inputs": study.inputs,
-            "sources": [] if study.source is None else [study.source],
-        }
-        for study in found
-    ]
-    return Result(
-        command="study list",
-        verdict=Verdict(answer="yes", text=f"{len(found)} studies"),
-        inputs={"model": None, "system": None, "job": None, "layout": None, "options": {}},
-        body={"items": items},
-    )

@@ -126,25 +126,13 @@ _SUITED = {
     "--batch": ("1", "0", "64", "10000"),
 }
 _WORDS = (
-    "inspect",
-    "fit",
-    "plan",
-    "serve",
-    "list",
-    "study",
-    "run",
-    "models",
-    "Plan",
-    "train",
-    "--version",
-    "-h",
-    "",
-    "x",
-)
+    "inspect", "fit", "plan", "serve", "list", "study", "run", "models", "Plan", "train", "--version", "-h", "", "x",
+)  # fmt: skip
 _OPTIONS = (
-    "--tp", "--pp", "--ep", "--on", "--sessions", "--context", "--new-tokens", "--deadline", "--on-time", "--discipline",
-    "--all-reduce", "--weight-reads", "--workspace", "--objective", "--basis", "--layout", "--set", "--weights", "--seed",
-    "--batch", "--format", "-o", "--gone", "--TP", "---", "-x", "--set=", "--tp=2", "--context=4K", "-q",
+    "--tp", "--pp", "--ep", "--on", "--sessions", "--context", "--new-tokens", "--deadline", "--on-time",
+    "--discipline", "--all-reduce", "--weight-reads", "--workspace", "--objective", "--basis", "--layout", "--set",
+    "--weights", "--seed", "--batch", "--format", "-o", "--gone", "--TP", "---", "-x", "--set=", "--tp=2",
+    "--context=4K", "-q",
 )  # fmt: skip
 _BOX = "name='x'\naccelerator='h100-sxm'\nnodes=1\ndevices_per_node=8\nscale_up='nvlink4'\n"
 _LINK = _BOX.replace("scale_up='nvlink4'", "[scale_up]\nname='l'\nbandwidth='450 GB/s'\nlatency='1us'")
@@ -218,15 +206,8 @@ def _written(dice: random.Random, folder: Path) -> str:
 
 
 def _outputs(folder: Path) -> tuple[str, ...]:
-    return (
-        str(folder / "no" / "such" / "file"),
-        str(folder),
-        str(folder / "answer"),
-        "",
-        "/",
-        f"{folder}/\x00",
-        f"{folder}/{'a' * 300}",
-    )
+    bad = (str(folder), "", "/", f"{folder}/no/such/file", f"{folder}/\x00", f"{folder}/{'a' * 300}")
+    return (*bad, str(folder / "answer"))
 
 
 def _misspell(line: Line, dice: random.Random) -> Line:
@@ -235,16 +216,9 @@ def _misspell(line: Line, dice: random.Random) -> Line:
     if not places:
         return line
     index = dice.choice(places)
-    option = line[index][0] if len(line[index]) == 2 else {"list": "KIND", "study": "NAME"}.get(line[0][0], "MODEL")
-    suited = {
-        "MODEL": _MODELS,
-        "KIND": _KINDS,
-        "NAME": _STUDIES,
-        "--on": _SYSTEMS,
-        "--layout": _LAYOUTS,
-        **_SUITED,
-    }.get(option, _VALUES)
-    value = dice.choice(suited if dice.random() < 0.75 else _VALUES)
+    argument = {"list": "KIND", "study": "NAME"}.get(line[0][0], "MODEL")
+    option = line[index][0] if len(line[index]) == 2 else argument
+    value = dice.choice(_SUITED.get(option, _VALUES) if dice.random() < 0.75 else _VALUES)
     if option == "--set":
         value = f"{line[index][1].partition('=')[0]}={value}"
     return [*line[:index], (*line[index][:-1], value), *line[index + 1 :]]

@@ -29,8 +29,9 @@ def test_a_damaged_config_ends_in_an_answer_or_a_coded_message(chunk, tmp_path):
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("chunk", range(20))
-def test_campaign_of_damaged_configs(chunk, tmp_path):
+def test_campaign_of_damaged_configs(chunk, tmp_path, record_property):
     run_cases(f"configs {random.SystemRandom().randrange(2**48)}", 250, tmp_path)
+    record_property("cases", 250)
 
 
 def run_cases(seed, count, folder):

@@ -21,9 +21,10 @@ def test_a_mistyped_line_ends_in_an_answer_or_a_coded_message(chunk, tmp_path, m
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("chunk", range(10))
-def test_campaign_of_mistyped_lines(chunk, tmp_path, monkeypatch):
+def test_campaign_of_mistyped_lines(chunk, tmp_path, monkeypatch, record_property):
     monkeypatch.chdir(tmp_path)
     run_lines(f"lines {random.SystemRandom().randrange(2**48)}", 150, tmp_path)
+    record_property("cases", 150)
 
 
 def run_lines(seed, count, folder):

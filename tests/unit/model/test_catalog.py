@@ -34,8 +34,8 @@ def read(fields, name):
     width = fields.integer("width")
     block = Block(mixer=Attention(heads=2, kv_heads=1, head_dim=width), feed_forward=Dense(intermediate=width))
     return Model(
-        name=name, family="acme", hidden=width, vocab=width, tied=True, groups=group_blocks([block]), max_positions=None,
-        defaulted=tuple(fields.defaulted),
+        name=name, family="acme", hidden=width, vocab=width, tied=True, groups=group_blocks([block]),
+        max_positions=None, defaulted=tuple(fields.defaulted),
     )
 '''
 
@@ -46,7 +46,11 @@ def acme(tmp_path, monkeypatch):
     info = tmp_path / "acme_models-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-models\nVersion: 1.0\n")
-    points = ["families.acme = acme_models.family", "models.acme--Tiny-1.5B = acme_models", "families.llama = acme_models.family"]
+    points = [
+        "families.acme = acme_models.family",
+        "models.acme--Tiny-1.5B = acme_models",
+        "families.llama = acme_models.family",
+    ]
     (info / "entry_points.txt").write_text("\n".join(["[meshwright]", *points]))
     package = tmp_path / "acme_models"
     package.mkdir()
@@ -73,7 +77,14 @@ def test_a_catalog_entry_says_where_and_when_it_was_read(entry):
 @pytest.mark.parametrize("entry", CATALOG.names())
 def test_a_catalog_entry_leaves_no_size_to_a_default(entry):
     taken = {item.field for item in read_model(entry.replace("--", "/")).defaulted}
-    assert taken <= {"head_dim", "attention_bias", "mlp_bias", "sliding_window", "decoder_sparse_step", "use_sliding_window"}
+    assert taken <= {
+        "head_dim",
+        "attention_bias",
+        "mlp_bias",
+        "sliding_window",
+        "decoder_sparse_step",
+        "use_sliding_window",
+    }
 
 
 @pytest.mark.parametrize("entry", CATALOG.names())
@@ -82,8 +93,19 @@ def test_a_catalog_entry_has_no_fields_but_source_and_config(entry):
 
 
 def test_the_catalog_holds_the_models_of_the_chapters():
-    known = {"Qwen/Qwen3-32B", "Qwen/Qwen3-235B-A22B", "Qwen/Qwen3-235B-A22B-FP8", "Qwen/Qwen3-8B", "mistralai/Mixtral-8x7B-v0.1"}
-    known |= {"meta-llama/Llama-2-7b-hf", "meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-70B", "meta-llama/Llama-3.1-405B"}
+    known = {
+        "Qwen/Qwen3-32B",
+        "Qwen/Qwen3-235B-A22B",
+        "Qwen/Qwen3-235B-A22B-FP8",
+        "Qwen/Qwen3-8B",
+        "mistralai/Mixtral-8x7B-v0.1",
+    }
+    known |= {
+        "meta-llama/Llama-2-7b-hf",
+        "meta-llama/Llama-3.1-8B",
+        "meta-llama/Llama-3.1-70B",
+        "meta-llama/Llama-3.1-405B",
+    }
     assert known <= {entry.replace("--", "/") for entry in CATALOG.names()}
 
 

@@ -16,7 +16,9 @@ from tests.unit.model.configs import LLAMA, QWEN3_MOE, refusal, without
 WHOLE = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "head_dim"]
 
 
-@pytest.mark.parametrize("value", [True, False, "16", "", [], [16], {}, 16.5, 0, -1, 10**9 + 1, 10**30, math.nan, math.inf])
+@pytest.mark.parametrize(
+    "value", [True, False, "16", "", [], [16], {}, 16.5, 0, -1, 10**9 + 1, 10**30, math.nan, math.inf]
+)
 @pytest.mark.parametrize("field", WHOLE)
 def test_a_size_that_is_no_whole_number_is_refused_by_name(field, value):
     error = refusal({**LLAMA, field: value})
@@ -81,7 +83,12 @@ def test_layer_numbers_beyond_the_layers_count_for_nothing():
 
 def test_nan_and_infinity_are_read_where_they_do_not_matter_and_refused_where_they_do(tmp_path):
     file = tmp_path / "odd.json"
-    config = {**LLAMA, "router_aux_loss_coef": math.nan, "time_step_limit": [0.0, math.inf], "initializer_range": -math.inf}
+    config = {
+        **LLAMA,
+        "router_aux_loss_coef": math.nan,
+        "time_step_limit": [0.0, math.inf],
+        "initializer_range": -math.inf,
+    }
     file.write_text(json.dumps(config))
     assert "NaN" in file.read_text()
     assert "-Infinity" in file.read_text()
@@ -112,7 +119,11 @@ def test_sizes_that_no_layer_uses_are_not_looked_at():
 
 
 def test_a_model_type_that_is_missing_or_no_text_is_refused():
-    for config in ({}, without(LLAMA, "model_type"), *({**LLAMA, "model_type": odd} for odd in (None, 3, [], {}, True))):
+    for config in (
+        {},
+        without(LLAMA, "model_type"),
+        *({**LLAMA, "model_type": odd} for odd in (None, 3, [], {}, True)),
+    ):
         error = refusal(config)
         assert error.code == "MOD003"
         assert "llama" in error.fix
@@ -131,11 +142,21 @@ def test_an_unknown_model_type_says_what_would_make_it_known(family):
     "config",
     [
         # facts of deepseek-ai/DeepSeek-V2-Lite: latent attention, shared experts
-        {"model_type": "deepseek_v2", "hidden_size": 2048, "kv_lora_rank": 512, "n_routed_experts": 64, "n_shared_experts": 2},
+        {
+            "model_type": "deepseek_v2",
+            "hidden_size": 2048,
+            "kv_lora_rank": 512,
+            "n_routed_experts": 64,
+            "n_shared_experts": 2,
+        },
         # facts of tiiuae/falcon-7b: one KV head, no intermediate_size
         {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "multi_query": True},
         # facts of google/gemma-3-12b-it: most of its sizes are class defaults of an inner config
-        {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 3840}, "vision_config": {}},
+        {
+            "model_type": "gemma3",
+            "text_config": {"model_type": "gemma3_text", "hidden_size": 3840},
+            "vision_config": {},
+        },
     ],
 )
 def test_a_real_model_of_an_unknown_family_is_refused_and_not_guessed(config):

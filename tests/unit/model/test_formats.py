@@ -63,7 +63,13 @@ def test_biases_and_the_router_of_a_quantized_model_stay_plain():
 
 @pytest.mark.parametrize(
     ("word", "name"),
-    [("bfloat16", "bf16"), ("torch.float16", "fp16"), ("float32", "fp32"), ("bf16", "bf16"), ("torch.bfloat16", "bf16")],
+    [
+        ("bfloat16", "bf16"),
+        ("torch.float16", "fp16"),
+        ("float32", "fp32"),
+        ("bf16", "bf16"),
+        ("torch.bfloat16", "bf16"),
+    ],
 )
 def test_a_dtype_is_known_by_its_names(word, name):
     assert plain_format(word).name == name
@@ -109,8 +115,19 @@ def test_a_quantization_that_is_not_known_is_refused_and_read_with_plain_weights
 
 @pytest.mark.parametrize("name", ["modules_to_not_convert", "ignored_layers"])
 def test_modules_that_are_plain_anyway_may_be_listed_as_such(name):
-    listed = ["lm_head", "model.embed_tokens", "model.norm", "model.layers.0.input_layernorm", "model.layers.0.mlp.gate"]
-    listed += ["model.layers.1.self_attn.q_norm", "mlp.shared_expert_gate", "visual", "model.vision_tower.blocks.0.attn"]
+    listed = [
+        "lm_head",
+        "model.embed_tokens",
+        "model.norm",
+        "model.layers.0.input_layernorm",
+        "model.layers.0.mlp.gate",
+    ]
+    listed += [
+        "model.layers.1.self_attn.q_norm",
+        "mlp.shared_expert_gate",
+        "visual",
+        "model.vision_tower.blocks.0.attn",
+    ]
     model = read_config(with_fp8(LLAMA, **{name: listed}), "model")
     assert model.weights == fp8_block(128, 128)
     assert read_config(with_fp8(LLAMA, **{name: None}), "model") == model
@@ -119,7 +136,8 @@ def test_modules_that_are_plain_anyway_may_be_listed_as_such(name):
 
 @pytest.mark.parametrize("name", ["modules_to_not_convert", "ignored_layers"])
 @pytest.mark.parametrize(
-    "module", ["model.layers.0.self_attn.q_proj", "model.layers.3", "mlp.gate_proj", "model.layers.0.mlp.experts.1", "", "re:.*"]
+    "module",
+    ["model.layers.0.self_attn.q_proj", "model.layers.3", "mlp.gate_proj", "model.layers.0.mlp.experts.1", "", "re:.*"],
 )
 def test_a_matrix_that_some_layers_keep_plain_is_refused(name, module):
     error = refusal(with_fp8(LLAMA, **{name: ["lm_head", module]}))

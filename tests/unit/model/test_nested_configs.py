@@ -84,7 +84,9 @@ def test_a_dtype_inside_comes_before_one_outside():
     inner = without(LLAMA, "torch_dtype")
     assert read_config({**WRAPPER, "text_config": inner, "dtype": "float32"}, "model").plain.name == "fp32"
     assert read_config({**WRAPPER, "dtype": "float32"}, "model").plain.name == "bf16"
-    assert read_config({**WRAPPER, "text_config": {**inner, "dtype": None}, "dtype": "float32"}, "model").kv.name == "fp32"
+    assert (
+        read_config({**WRAPPER, "text_config": {**inner, "dtype": None}, "dtype": "float32"}, "model").kv.name == "fp32"
+    )
 
 
 def test_a_quantization_outside_covers_the_text_decoder():

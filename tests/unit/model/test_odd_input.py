@@ -41,24 +41,33 @@ HUGE = st.sampled_from([30, 63, 64, 1300, 16_000]).map(lambda bits: 2**bits)  # 
 
 
 def nested(scalars):
-    return st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4))
+    return st.recursive(
+        scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4)
+    )
 
 
 VALUES = nested(SCALARS | HUGE)
 
 
-def assert_read_or_refused(config):
+def outcome(action, *arguments, **options):
+    """What an action returns, or the coded error that it raises; any other error fails the test."""
     try:
-        model = read_config(config, "model")
-    except ModelError as error:
-        assert re.fullmatch(r"MOD\d{3}", error.code)
-        assert error.fix
-        assert len(error.message) < 1000
+        return action(*arguments, **options)
+    except (ModelError, FileError) as error:
+        return error
+
+
+def assert_read_or_refused(config):
+    found = outcome(read_config, config, "model")
+    if isinstance(found, Exception):
+        assert re.fullmatch(r"MOD\d{3}", found.code)
+        assert found.fix
+        assert len(found.message) < 600
     else:
-        assert 0 < parameter_counts(model)["total"] <= 10**16
-        assert sum(format_bytes(model).values()) == parameter_bytes(model)["total"]
-        json.dumps(plain(model), allow_nan=False)
-        hash(model)
+        assert 0 < parameter_counts(found)["total"] <= 10**16
+        assert sum(format_bytes(found).values()) == parameter_bytes(found)["total"]
+        json.dumps(plain(found), allow_nan=False)
+        hash(found)
 
 
 @pytest.mark.parametrize("family", FAMILIES.names())
@@ -97,9 +106,6 @@ def test_any_file(content, tmp_path_factory):
 @given(name=st.text())
 def test_any_name_that_names_nothing(name, tmp_path_factory):
     cache = tmp_path_factory.getbasetemp()
-    try:
-        read_model(f"odd{name}", cache=cache)
-    except (ModelError, FileError) as error:
-        assert error.code in {"MOD001", "IO010"}
-    else:
-        pytest.fail(f"odd{name!r} was read")
+    found = outcome(read_model, f"odd{name}", cache=cache)
+    assert isinstance(found, Exception)
+    assert found.code in {"MOD001", "IO010"}

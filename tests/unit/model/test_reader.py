@@ -147,12 +147,16 @@ def test_an_id_that_is_nowhere_names_the_nearest_ones(tmp_path):
     assert "--download" in error.fix
 
 
-@pytest.mark.parametrize("name", ["", "\0", "a\0b", "x" * 5000, " ", "模型/小", "\udcff", "a/b/c", "acme/tiny\n", "a" * 300])
+@pytest.mark.parametrize(
+    "name", ["", "\0", "a\0b", "x" * 5000, " ", "模型/小", "\udcff", "a/b/c", "acme/tiny\n", "a" * 300]
+)
 def test_a_name_that_names_nothing_is_refused(name, tmp_path):
     assert refused(ModelError, name, cache=tmp_path).code == "MOD001"
 
 
-@pytest.mark.parametrize("name", ["missing.json", "missing.toml", "./missing", "/missing/config.json", "~/missing", "."])
+@pytest.mark.parametrize(
+    "name", ["missing.json", "missing.toml", "./missing", "/missing/config.json", "~/missing", "."]
+)
 def test_what_can_only_be_a_path_is_an_unreadable_file_when_it_is_missing(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert refused(FileError, name).code == "IO010"

@@ -1,0 +1,51 @@
+"""A serving job and its checks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from meshwright.base.errors import JobError, MeshwrightError
+from meshwright.base.parse import build
+from meshwright.job.serve import ServeJob, checked
+
+JOB = ServeJob(sessions=4, context=131064, new_tokens=8, deadline=0.13, on_time=0.75)
+
+
+def test_a_job_reads_with_its_units():
+    data = {"sessions": 4, "context": 131064, "new_tokens": 8, "deadline": "130ms", "on_time": "75%"}
+    assert build(ServeJob, data, "job") == JOB
+    assert checked(JOB) is JOB
+
+
+def test_memory_holds_the_last_position():
+    assert JOB.last_position == 131072
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"sessions": 0}, "JOB001"),
+        ({"sessions": -1}, "JOB001"),
+        ({"sessions": 10**9}, "JOB001"),
+        ({"context": -1}, "JOB001"),
+        ({"new_tokens": 0}, "JOB001"),
+        ({"new_tokens": 2**40}, "JOB001"),
+        ({"deadline": 0.0}, "JOB002"),
+    ],
+)
+def test_sizes_that_make_no_sense_are_refused(change, code):
+    with pytest.raises(JobError, match=code):
+        checked(replace(JOB, **change))
+
+
+@pytest.mark.parametrize("change", [{"discipline": "lifo"}, {"on_time": "150%"}, {"context": "1M"}, {"deadline": 130}])
+def test_fields_of_the_wrong_kind_are_refused(change):
+    data = {"sessions": 4, "context": 1024, "new_tokens": 8}
+    with pytest.raises(MeshwrightError, match="IO0"):
+        build(ServeJob, {**data, **change}, "job")
+
+
+def test_a_job_without_context_or_deadline_is_a_job():
+    assert checked(ServeJob(sessions=1, context=0, new_tokens=1)).deadline is None
