@@ -14,7 +14,6 @@ from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
 from meshwright.layout.ownership import (
     AXIS_OF_ROLE,
-    ZERO_OF_STATE,
     index_ranges,
     local_elements,
     local_sizes,
@@ -131,13 +130,34 @@ def test_dp_shard_cuts_dim_0_in_chunks_rounded_up(rows, shards):
     assert [index_ranges(tensor, layout, rank)[0] for rank in range(shards)] == expected
 
 
-@pytest.mark.parametrize("zero", [0, 1, 2, 3])
-def test_zero_covers_optimizer_then_gradients_then_parameters(zero):
+COVERED = [set(), {"optimizer_state"}, {"optimizer_state", "gradients"}, {"optimizer_state", "gradients", "parameters"}]
+
+
+@pytest.mark.parametrize(("zero", "covered"), enumerate(COVERED))
+def test_zero_covers_optimizer_then_gradients_then_parameters(zero, covered):
     tensor = Tensor(name="norm.weight", part="norms", dims=(Dim(role="hidden", size=8),))
     layout = Layout(dp_shard=4, zero=zero)
     cut = {state for state in STATES if placement(tensor, layout, state).shards[0]}
-    assert cut == {state for state, stage in ZERO_OF_STATE.items() if zero >= stage}
-    assert "gathered" not in cut
+    assert cut == covered
+
+
+@pytest.mark.parametrize(
+    ("layout", "shards", "copies"),
+    [
+        (Layout(tp=2, dp_shard=4, ep=4, etp=2, zero=3), {"ep": 4}, {}),
+        (Layout(tp=2, dp_shard=4, ep=2, etp=2, zero=3), {"ep": 2, "dp_shard": 2}, {}),
+        (Layout(tp=2, dp_shard=4, ep=1, etp=2, zero=3), {"dp_shard": 4}, {}),
+        (Layout(tp=2, dp_shard=4, ep=1, etp=2, zero=2), {}, {"expert_replicas": 4}),
+        (Layout(tp=4, dp_shard=2, ep=2, etp=1, sp=True, zero=3), {"ep": 2, "dp_shard": 2}, {"expert_replicas": 2}),
+        (Layout(tp=2, dp_shard=2, dp_replicate=2, ep=4, etp=2, zero=3), {"ep": 4}, {}),
+    ],
+)
+def test_dp_shard_cuts_experts_over_what_their_own_view_leaves_of_it(layout, shards, copies):
+    dims = (Dim(role="experts", size=16), Dim(role="expert_intermediate", size=8), Dim(role="hidden", size=3))
+    tensor = Tensor(name="up", part="experts", dims=dims)
+    where = placement(tensor, layout)
+    assert (where.shards[0], where.replicated_on) == (shards, copies)
+    assert (copies_of(tensor, layout, "parameters") == where.copies).all()
 
 
 def test_sp_shards_positions_over_tp_where_tp_cuts_nothing_else():

@@ -19,7 +19,7 @@ _PAGES = sorted(
 _FOREIGN = tuple(
     "".join(halves)
     for halves in (
-        ("/wo", "rk/"), ("san", "dbox"), ("work", "place"), (".lib", "rary/"), ("/ho", "me/"), ("/ro", "ot/"),
+        ("/wo", "rk/"), ("san", "dbox"), ("work", "place"), (".lib", "rary/"), ("/ho", "me/"), ("/roo", "t/"),
         ("/Us", "ers/"), ("/tm", "p/"), ("py", "pi.org"), ("python", "hosted"), ("npm", "js.org"), ("deb", "ian.org"),
         ("proxy.go", "lang.org"), ("crates", ".io"),
     )

@@ -82,12 +82,12 @@ class Fields:
             return value
         return None
 
-    def indices(self, name: str, below: int) -> frozenset[int]:
-        """A list of layer numbers, of which those in 0..below-1 count; missing or null is none of them."""
+    def indices(self, name: str) -> frozenset[int]:
+        """A list of layer numbers; missing or null is none of them."""
         items = self._list(name, "a list of layer numbers") or []
         if not all(type(item) is int for item in items):
             raise self.wrong(name, items, "a list of layer numbers")
-        return frozenset(item for item in cast("list[int]", items) if 0 <= item < below)
+        return frozenset(cast("list[int]", items))
 
     def words(self, name: str) -> tuple[str, ...] | None:
         """A list of words; None when missing or null."""

@@ -80,6 +80,24 @@ def test_only_boundaries_between_boxes_pay_the_nic():
     assert float(send.seconds[0]) == SYSTEM.nic_latency + 10240 / SYSTEM.nic_bandwidth
 
 
+@pytest.mark.parametrize(
+    ("layout", "link", "rounds"),
+    [(Layout(tp=8), "scale_up", 14), (Layout(tp=16), "scale_out", 30), (Layout(tp=2), "scale_up", 2)],
+)
+def test_a_group_pays_the_slowest_link_between_its_members(layout, link, rounds):
+    """A ring of n ranks: 2 (n - 1) rounds of alpha and a block of 1 / n."""
+    wire = getattr(SYSTEM, link)
+    one = rounds * (wire.latency + 10240 / layout.tp / wire.bandwidth)
+    found = step(layout, decode(10, 1), all_reduce="ring")
+    assert isclose(float(found.exchange_s[0]), 2 * 64 * one, rel_tol=1e-12)
+
+
+def test_the_head_works_on_the_last_row_of_a_prompt_only():
+    few, many = (step(Layout(), prefill(rows)).work[-1] for rows in (2, 4096))
+    assert few.operator.name == "lm_head"
+    assert float(few.flops[0]) == float(many.flops[0]) == 2.0 * 151936 * 5120
+
+
 def test_a_group_of_one_exchanges_nothing_and_pp_sends_pp_minus_1_times():
     send = SYSTEM.scale_up.latency + 10240 / SYSTEM.scale_up.bandwidth
     assert isclose(float(step(Layout(pp=4), decode(10, 1)).exchange_s[0]), 3 * send, rel_tol=1e-12)

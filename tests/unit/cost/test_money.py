@@ -32,6 +32,13 @@ def test_on_time_count_is_the_count_of_finishes_by_the_deadline(services, replic
     assert on_time_count(np.array(services), rows, sessions, deadline).tolist() == expected
 
 
+@pytest.mark.parametrize(("service", "turn"), [(651.5933211297902, 14), (591.1538438478689, 7), (0.1, 3)])
+def test_a_finish_exactly_at_the_deadline_is_on_time_however_the_quotient_rounds(service, turn):
+    deadline = service * turn
+    assert on_time_count(np.array([service]), np.array([1]), 40, deadline).tolist() == [turn]
+    assert on_time_count(np.array([service]), np.array([1]), 40, np.nextafter(deadline, 0)).tolist() == [turn - 1]
+
+
 def test_without_a_deadline_all_are_on_time_and_without_a_time_none_is():
     assert on_time_count(np.array([1.0, 2.0]), np.array([1, 1]), 5, None).tolist() == [5, 5]
     assert on_time_count(np.array([np.nan]), np.array([2]), 5, 1.0).tolist() == [0]

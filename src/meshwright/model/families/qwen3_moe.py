@@ -56,7 +56,7 @@ def _read_feed_forwards(fields: Fields, layers: int) -> list[FeedForward]:
     Sizes that no layer uses are not read.
     """
     count = fields.integer("num_experts", "num_local_experts", default=128, least=0)
-    dense_layers = fields.indices("mlp_only_layers", below=layers)
+    dense_layers = fields.indices("mlp_only_layers")
     step = fields.integer("decoder_sparse_step", default=1)
     sparse = [count > 0 and layer not in dense_layers and (layer + 1) % step == 0 for layer in range(layers)]
     kinds: dict[bool, FeedForward] = {}
