@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import product
+from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,7 +93,7 @@ def layouts(draw: DrawFn, model: Model, *, serving: bool = False) -> Layout:
     chosen = draw(st.sampled_from(valid_degrees(model, serving=serving, sp=sp)))
     return Layout(
         **dict(zip(DEGREES, chosen, strict=True)),
-        pp=draw(st.integers(1, min(model.layers, 4))),
+        pp=draw(st.sampled_from(range(min(model.layers, 4), 0, -1))),
         replicas=draw(st.sampled_from([1, 1, 2])),
         zero=0 if serving else draw(st.sampled_from([3, 0, 1, 2])),
         sp=sp,
@@ -120,7 +121,10 @@ def possible_degrees(*, serving: bool) -> list[tuple[int, ...]]:
         if ranks <= MOST_RANKS:
             spreads = [(ep, etp) for ep in divisors(ranks) for etp in divisors(ranks // ep)]
             found += [(tp, cp, dp_shard, dp_replicate, ep, etp) for ep, etp in spreads]
-    return found
+    simplest, *mixed = found
+    # hypothesis likes the first of a list: they must not all be narrow
+    Random(0).shuffle(mixed)  # noqa: S311 - a fixed order, no secret
+    return [simplest, *mixed]
 
 
 @cache

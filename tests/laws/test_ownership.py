@@ -133,7 +133,7 @@ def test_dp_shard_cuts_dim_0_in_chunks_rounded_up(rows, shards):
 COVERED = [set(), {"optimizer_state"}, {"optimizer_state", "gradients"}, {"optimizer_state", "gradients", "parameters"}]
 
 
-@pytest.mark.parametrize(("zero", "covered"), enumerate(COVERED))
+@pytest.mark.parametrize(("zero", "covered"), list(enumerate(COVERED)))
 def test_zero_covers_optimizer_then_gradients_then_parameters(zero, covered):
     tensor = Tensor(name="norm.weight", part="norms", dims=(Dim(role="hidden", size=8),))
     layout = Layout(dp_shard=4, zero=zero)

@@ -1,4 +1,4 @@
-"""The answer to every question: a verdict, its candidates and everything needed to recompute and to doubt it.
+"""A verdict, its candidates and what is needed to recompute and to doubt them go in; one JSON document comes out.
 
 A scenario returns a `Result`; `as_json` turns it into the document of the front door (one JSON object, keys end in
 their unit), and the tables draw the same value. `basis` says for every column of numbers where it comes from: the basis

@@ -1,4 +1,4 @@
-"""Which share of a datasheet rate is reached: the one seam between datasheet and calibrated predictions."""
+"""A basis goes in; the reached share of each rate comes out: the one seam of datasheet and calibrated predictions."""
 
 from __future__ import annotations
 

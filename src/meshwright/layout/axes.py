@@ -1,4 +1,4 @@
-"""The words of a mesh: its axes from outermost to innermost, and the one rule for how many ranks they make."""
+"""Degrees of the axes go in; the ranks they make come out: the words of a mesh, from outermost to innermost."""
 
 from __future__ import annotations
 

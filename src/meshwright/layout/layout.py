@@ -1,4 +1,4 @@
-"""One layout: degrees of the mesh axes and what goes with them; its id, and its reading from `k=v,...`."""
+"""`tp=4,pp=2` goes in; the fields of a `Layout` come out: degrees of the mesh axes, what goes with them, and its id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The column table of layouts: one row a layout, one numpy column a field. A single layout is a table of one row."""
+"""Layouts go in; the column table comes out: one row a layout, one numpy column a field. One layout is one row."""
 
 from __future__ import annotations
 

@@ -57,6 +57,8 @@ SAMPLE_AXES: Final = ("dp_replicate", "dp_shard")
 ZERO_OF_STATE: Final[Mapping[State, int]] = {"optimizer_state": 1, "gradients": 2, "parameters": 3}
 """From which `zero` on dp_shard cuts dim 0 of a state; a state that is not here it never cuts."""
 
+_NEVER: Final = 9
+_ORIGIN: Final[Mapping[str, int]] = dict.fromkeys((*MESH_AXES, *EXPERT_AXES), 0)
 _STAGE_AXES: Final = tuple(axis for axis in MESH_AXES if axis not in {"replicas", "pp"})
 
 
@@ -241,7 +243,3 @@ def _on_tp(dim: Dim) -> bool:
 
 def _has_experts(tensor: Tensor) -> bool:
     return any(dim.role in {"experts", "expert_intermediate"} for dim in tensor.dims)
-
-
-_NEVER: Final = 9
-_ORIGIN: Final[Mapping[str, int]] = dict.fromkeys((*MESH_AXES, *EXPERT_AXES), 0)

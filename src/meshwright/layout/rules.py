@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Check: TypeAlias = "Callable[[Model, Layouts], Bools]"
 Sentence: TypeAlias = "Callable[[Model, Layout], str]"
+_TRIED: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,8 +199,6 @@ def _state_lines_up(_model: Model, layouts: Layouts) -> Bools:
         lined_up &= (spread % ranks == 0) | (ranks % spread == 0)
     return kept | lined_up
 
-
-_TRIED: Final = 512
 
 RULES: Final = (
     Rule(

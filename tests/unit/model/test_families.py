@@ -62,6 +62,13 @@ def test_a_missing_head_width_is_derived_or_refused(family):
         assert "num_attention_heads=4 does not divide hidden_size=18" in error.cause
 
 
+@pytest.mark.parametrize("family", FAMILIES.names())
+def test_a_head_of_odd_width_is_refused(family):
+    error = refusal({**QWEN3_MOE, "model_type": family, "head_dim": 5})
+    assert error.code == "MOD008"
+    assert "head_dim=5 is odd" in error.cause
+
+
 def test_qwen3_has_a_head_width_of_its_own_whatever_the_hidden_size():
     config = {**without(LLAMA, "head_dim"), "model_type": "qwen3", "hidden_size": 18}
     assert read_config(config, "model").kinds[0].mixer.head_dim == 128

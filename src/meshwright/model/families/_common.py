@@ -42,7 +42,7 @@ def read_heads(fields: Fields, hidden: int, *, heads: int, kv_heads: int | None,
 
     `kv_heads` None means as many as query heads, which null means in every family; `head_dim` None means
     hidden // heads, which null means there. Raises MOD007 when the KV heads do not divide the query heads, MOD008 when
-    the width of a head cannot be derived.
+    the width of a head cannot be derived or is odd.
     """
     count = fields.integer("num_attention_heads", default=heads)
     said = "num_key_value_heads" in fields.data
@@ -51,11 +51,15 @@ def read_heads(fields: Fields, hidden: int, *, heads: int, kv_heads: int | None,
         cause = f"num_key_value_heads={kv_count} does not divide num_attention_heads={count}"
         raise ModelError(7, cause, "every KV head serves the same number of query heads")
     if head_dim is not None:
-        return Heads(heads=count, kv_heads=kv_count, head_dim=fields.integer("head_dim", default=head_dim))
-    if fields.data.get("head_dim") is None and hidden % count:
+        width = fields.integer("head_dim", default=head_dim)
+    elif fields.data.get("head_dim") is None and hidden % count:
         cause = f"head_dim is missing, and num_attention_heads={count} does not divide hidden_size={hidden}"
         raise ModelError(8, cause, "add head_dim to the config")
-    return Heads(heads=count, kv_heads=kv_count, head_dim=fields.derived("head_dim", default=hidden // count))
+    else:
+        width = fields.derived("head_dim", default=hidden // count)
+    if width % 2:
+        raise ModelError(8, f"head_dim={width} is odd, and rotary positions turn pairs", "give an even head_dim")
+    return Heads(heads=count, kv_heads=kv_count, head_dim=width)
 
 
 def read_windows(fields: Fields, layers: int, *, size: int | None, first: int = 0) -> list[int | None]:
