@@ -21,7 +21,10 @@ from meshwright.cost.collectives import (
     start_up_s,
     transfer_s,
 )
+from meshwright.system.system import read_system
 from meshwright.workload.collectives import ring, tree
+
+BOX = read_system("hgx-h100 x2")
 
 ALPHA, BANDWIDTH = 0.822e-6, 450e9
 SIZES = st.integers(1, 2**32)
@@ -97,15 +100,15 @@ def test_tree_counts_rounds_exactly_for_every_power_of_two(power):
 
 @pytest.mark.parametrize("ranks", [3, 5, 6, 7, 12, 24])
 def test_tree_refuses_what_is_no_power_of_two_and_auto_goes_round_it(ranks):
-    refused = all_reduce("tree", group(ranks), 1000, "h100-sxm")
+    refused = all_reduce("tree", group(ranks), 1000, BOX)
     assert np.isnan(refused.seconds[0])
-    assert all_reduce("auto", group(ranks), 1000, "h100-sxm").algorithm[0] == "ring"
+    assert all_reduce("auto", group(ranks), 1000, BOX).algorithm[0] == "ring"
 
 
 @given(ranks=st.lists(st.integers(1, 64), min_size=1, max_size=6), size=SIZES)
 def test_auto_is_the_fastest_registered_algorithm(ranks, size):
-    chosen = all_reduce("auto", group(*ranks), size, "h100-sxm")
-    each = {name: all_reduce(name, group(*ranks), size, "h100-sxm") for name in algorithms("all_reduce")}
+    chosen = all_reduce("auto", group(*ranks), size, BOX)
+    each = {name: all_reduce(name, group(*ranks), size, BOX) for name in algorithms("all_reduce")}
     assert (chosen.seconds == np.nanmin([item.seconds for item in each.values()], axis=0)).all()
     for row in range(len(ranks)):
         named = each[chosen.algorithm[row]]
@@ -124,12 +127,12 @@ def test_tree_gives_way_to_ring_at_680_kib_on_8_h100():
     """M* = 8 alpha B / 4.25 = 696,282 B. Chapter "Supernodes", section 6.4.2."""
     crossover = 8 * ALPHA * BANDWIDTH / 4.25
     assert round(crossover) == 696_282
-    below, above = (all_reduce("auto", group(8), int(crossover) + step, "h100-sxm") for step in (-10, 10))
+    below, above = (all_reduce("auto", group(8), int(crossover) + step, BOX) for step in (-10, 10))
     assert (below.algorithm[0], above.algorithm[0]) == ("tree", "ring")
 
 
 def test_the_chapters_times_of_8_cards():
-    ten_kib = {name: float(all_reduce(name, group(8), 10240, "h100-sxm").seconds[0]) for name in ("ring", "tree")}
+    ten_kib = {name: float(all_reduce(name, group(8), 10240, BOX).seconds[0]) for name in ("ring", "tree")}
     assert isclose(ten_kib["ring"], 11.55e-6, rel_tol=1e-3)
     assert isclose(ten_kib["tree"], 5.07e-6, rel_tol=1e-3)
 
@@ -141,7 +144,7 @@ def test_measured_takes_the_next_archived_size_up_and_falls_back_to_auto():
         latency_s=np.full(3, 3.76e-6),
         bandwidth_bytes_per_s=np.full(3, 50e9),
     )
-    found = all_reduce("measured", sixteen, 10240, "h100-sxm")
+    found = all_reduce("measured", sixteen, 10240, BOX)
     assert found.seconds[:2].tolist() == [32.74e-6, 32.74e-6]
     assert [found.algorithm[row] for row in range(3)] == ["measured", "measured", "tree"]
     assert [str(found.basis[row]) for row in range(3)] == ["measured", "measured", "formula"]
@@ -174,4 +177,4 @@ def test_an_unknown_algorithm_is_refused_with_the_nearest_names():
         check_choice("rnig")
     assert "ring" in caught.value.fix
     with pytest.raises(CollectiveError, match="COL001"):
-        all_reduce("rnig", group(2), 1, "h100-sxm")
+        all_reduce("rnig", group(2), 1, BOX)

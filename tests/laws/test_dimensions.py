@@ -57,6 +57,8 @@ TABLE_LEVEL = {
     "estimate.weight_bytes": "sums a column of a Step",
     "estimate.state_bytes": "sums a column of a Step",
     "estimate.flops": "sums a column of a Step",
+    "estimate.compute_formats": "a Model and an Operator in, names out",
+    "estimate.matrix_rate": "nouns in, the datasheet's FLOP/s out",
     "memory.serving_ledger": "Model and Layouts in, a Ledger out: held by the ledger law",
     "memory.state_bytes_per_token": "a Model in",
     "memory.stored_columns": "a Model and Layouts in",

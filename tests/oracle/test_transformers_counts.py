@@ -71,8 +71,8 @@ def test_a_random_config_counts_as_its_class(family, seed):
     assert persistent_buffers(built) == []
 
 
-# What their class builds although no forward pass can run on it, as a test below shows. MOD008 is also a width of a head
-# that does not follow from the config: they round it down, here it is not guessed.
+# What their class builds although no forward pass can run on it, as a test below shows. MOD008 is also a width of a
+# head that does not follow from the config: they round it down, here it is not guessed.
 REFUSED_HERE = {"MOD007", "MOD008", "MOD009", "MOD010"}
 # What they refuse and is read here, as it changes no count: a rule of LlamaConfig that engines do not share, and yarn
 # in a MixtralConfig without a head_dim.
@@ -101,7 +101,7 @@ def test_a_field_left_out_takes_the_default_of_its_class(family, field):
     config = without(full_config(family), field)
     model = read_config(config, "model")
     assert parameter_counts(model) == counts(build(config))
-    assert field in {item.field for item in model.defaulted} | {"decoder_sparse_step", "mlp_only_layers"}
+    assert field in {item.field for item in model.defaulted}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

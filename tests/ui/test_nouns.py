@@ -25,7 +25,7 @@ name = "mine"
 memory = "48 GB"
 memory_bandwidth = "1 TB/s"
 [accelerator.peak]
-bf16 = "200 TFLOP/s"
+bf16 = { value = "200 TFLOP/s", density = "dense" }
 """
 
 

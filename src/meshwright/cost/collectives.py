@@ -16,6 +16,7 @@ from meshwright.base.numbers import N
 from meshwright.base.registry import Registry
 from meshwright.base.result import Basis
 from meshwright.system.calibrations import Measured, measured_time
+from meshwright.system.system import System
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
@@ -99,17 +100,17 @@ def check_choice(choice: str) -> str:
     return choice
 
 
-def all_reduce(choice: str, group: Group, message_bytes: int, accelerator: str) -> Exchange:
+def all_reduce(choice: str, group: Group, message_bytes: int, system: System) -> Exchange:
     """The all_reduce of `message_bytes` over each row's group by the chosen algorithm.
 
     `auto` takes the fastest registered one that permits the rank count; `measured` the archived time of the platform
-    (accelerator, boxes, ranks), and `auto` where there is none. A named algorithm that does not permit a rank count
-    leaves NaN seconds there, for the caller to exclude the row. Raises COL001 (unknown algorithm).
+    (accelerator, link, boxes, ranks), and `auto` where there is none. A named algorithm that does not permit a rank
+    count leaves NaN seconds there, for the caller to exclude the row. Raises COL001 (unknown algorithm).
     """
     if choice not in {AUTO, MEASURED}:
         return _fastest((choice,), group, message_bytes)
     fastest = _fastest(algorithms("all_reduce"), group, message_bytes)
-    return fastest if choice == AUTO else _measured(fastest, group, message_bytes, accelerator)
+    return fastest if choice == AUTO else _measured(fastest, group, message_bytes, system)
 
 
 def formula_exchange(seconds: Floats, algorithm: str, rounds: Ints) -> Exchange:
@@ -149,12 +150,12 @@ def _by_formula(name: str, group: Group, message_bytes: int) -> Exchange:
     return formula_exchange(np.where(program.permits(group.ranks), seconds, np.nan), name, rounds)
 
 
-def _measured(otherwise: Exchange, group: Group, message_bytes: int, accelerator: str) -> Exchange:
+def _measured(otherwise: Exchange, group: Group, message_bytes: int, system: System) -> Exchange:
     """The archived time of each distinct (boxes, ranks), where there is one."""
     base = int(group.ranks.max(initial=0)) + 1
     keys, place = np.unique(group.nodes * base + group.ranks, return_inverse=True)
     archive = [
-        measured_time("all_reduce", accelerator, key // base, key % base, message_bytes)
+        measured_time("all_reduce", system, key // base, key % base, message_bytes)
         for key in cast("list[int]", keys.tolist())
     ]
     times: Floats = np.array([np.nan if item is None else item.time for item in archive])[place]

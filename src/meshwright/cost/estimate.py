@@ -36,7 +36,8 @@ class Assumptions:
     """What the estimator is told beside the four nouns.
 
     all_reduce: `auto`, `measured` or a registered algorithm.   weight_reads: `strict` reads what the ownership table
-    stores; `even` divides every weight by tp exactly (the chapter's form), KV still by heads.
+    stores; `even` divides every weight by tp exactly (the chapter's form; the experts
+    of the busiest ep group by etp), KV still by heads.
     """
 
     all_reduce: str = "auto"
@@ -86,11 +87,13 @@ def estimate_step(model: Model, system: System, layouts: Layouts, batch: Batch, 
 def group_along(system: System, layouts: Layouts, axis: str, efficiency: Efficiency) -> collectives.Group:
     """The groups along an axis, with the slowest link between members of any of them."""
     outside = leaves_node(layouts, axis, system.devices_per_node)
+    slowest = np.minimum(system.scale_up.bandwidth, system.nic_bandwidth)
+    longest = np.maximum(system.scale_up.latency, system.nic_latency)
     return collectives.Group(
         ranks=layouts.degree(axis),
         nodes=group_nodes(layouts, axis, system.devices_per_node),
-        latency_s=np.where(outside, system.nic_latency, system.scale_up.latency),
-        bandwidth_bytes_per_s=np.where(outside, system.nic_bandwidth, system.scale_up.bandwidth) * efficiency.link,
+        latency_s=np.where(outside, longest, system.scale_up.latency),
+        bandwidth_bytes_per_s=np.where(outside, slowest, system.scale_up.bandwidth) * efficiency.link,
     )
 
 
@@ -117,13 +120,13 @@ def flops(step: Step) -> Floats:
 def _work(  # noqa: PLR0917 - the four nouns and an operator
     model: Model, system: System, layouts: Layouts, batch: Batch, operator: Operator, assumptions: Assumptions
 ) -> Work:
-    if operator.state:
+    if operator.scores.dims:
         work, state = _attention_work(model, layouts, batch, operator)
         weights = np.zeros(len(layouts))
     else:
         work, weights = _matrix_work(model, layouts, batch, operator, assumptions.weight_reads)
         state = np.zeros(len(layouts))
-    rate: Any = _rate(model, system, operator) * assumptions.efficiency.matrix
+    rate: Any = matrix_rate(model, system, operator) * assumptions.efficiency.matrix
     memory: Any = system.accelerator.memory_bandwidth * assumptions.efficiency.memory
     moved = weights + state
     return Work(
@@ -143,10 +146,13 @@ def _matrix_work(
     tensor = operator.weights[0]
     rows = float(batch.sampled if operator.kind is None else batch.rows)
     if reads == "even":
-        visited, routed = _even_experts(operator, batch.rows)
-        shards = layouts.degree("tp")
-        read = _whole_bytes(model, tensor) * visited / shards
-        return matmul_flops(tensor.elements * routed / shards, rows), read
+        if operator.rows == "tokens":
+            shards = layouts.degree("tp")
+            return matmul_flops(tensor.elements / shards, rows), _whole_bytes(model, tensor) / shards
+        visited, visits = _expert_load(operator, batch.rows, layouts)
+        share = visited / (operator.experts * layouts.degree("etp"))
+        work = matmul_flops(tensor.elements / (operator.experts * layouts.degree("etp")), visits)
+        return work, _whole_bytes(model, tensor) * share
     sizes = fullest_sizes(tensor, layouts, "gathered")
     if operator.rows == "routed":
         sizes = sizes[1:]  # of one expert
@@ -156,14 +162,6 @@ def _matrix_work(
         return matmul_flops(elements, rows), stored
     visited, visits = _expert_load(operator, batch.rows, layouts)
     return matmul_flops(elements, visits), stored * visited
-
-
-def _even_experts(operator: Operator, rows: int) -> tuple[float, float]:
-    """Share of the tensor that is read, and of its elements that each row meets: 1 unless it holds experts."""
-    if operator.rows == "tokens":
-        return 1.0, 1.0
-    read = distinct_experts(operator.experts, operator.top_k, rows)
-    return read / operator.experts, operator.top_k / operator.experts
 
 
 def _expert_load(operator: Operator, rows: int, layouts: Layouts) -> tuple[Floats, Floats]:
@@ -200,12 +198,15 @@ def _attention_work(model: Model, layouts: Layouts, batch: Batch, operator: Oper
     return score_flops(heads, pairs / batch.steps), cached * (positions / batch.steps)
 
 
-def _rate(model: Model, system: System, operator: Operator) -> float:
-    """The matrix rate of an operator's format; a format the device cannot multiply in runs in the plain one."""
-    plain = model.plain.compute
-    if operator.state:
-        return system.accelerator.peak_for((plain, "bf16"))[1]
-    return system.accelerator.peak_for((model.format_of(operator.weights[0]).compute, plain, "bf16"))[1]
+def matrix_rate(model: Model, system: System, operator: Operator) -> float:
+    """The matrix rate of an operator, FLOP/s, at the datasheet. Raises SYS005 for a format without any rate."""
+    return system.accelerator.peak_for(compute_formats(model, operator))[1]
+
+
+def compute_formats(model: Model, operator: Operator) -> tuple[str, ...]:
+    """The formats an operator may be multiplied in, best first: its weights', the activations', BF16."""
+    own = (model.format_of(operator.weights[0]).compute,) if operator.weights else ()
+    return tuple(dict.fromkeys((*own, model.plain.compute, "bf16")))
 
 
 def _exchange(
@@ -215,7 +216,7 @@ def _exchange(
     if message.boundary:
         return _boundaries(system, layouts, float(sent), assumptions.efficiency)
     group = group_along(system, layouts, message.axis, assumptions.efficiency)
-    return collectives.all_reduce(assumptions.all_reduce, group, sent, system.accelerator.id)
+    return collectives.all_reduce(assumptions.all_reduce, group, sent, system)
 
 
 def _boundaries(system: System, layouts: Layouts, sent_bytes: float, efficiency: Efficiency) -> collectives.Exchange:

@@ -124,7 +124,7 @@ def _per_kind(model: Model, layouts: Layouts, tokens: int) -> tuple[Ints, Ints, 
         window = block.mixer.window
         kept = tokens if window is None else min(tokens, window)
         weights.append(stored_columns(model, block_weights(model, kind), layouts))
-        session.append(_state_bytes(model, kind, layouts, kept))
+        session.append(_state_bytes(model, kind, layouts, kept) + _fixed_bytes(model, kind, layouts))
         token.append(_state_bytes(model, kind, layouts, 1))
     return np.stack(weights, axis=1), np.stack(session, axis=1), np.stack(token, axis=1)
 
@@ -136,6 +136,14 @@ def _state_bytes(model: Model, kind: int, layouts: Layouts, positions: int) -> I
     for tensor in model.kinds[kind].mixer.token_state():
         held = replace(tensor, dims=(kept, *tensor.dims))
         total = total + local_elements(held, layouts, "kv_cache") * model.kv.bits // 8
+    return total
+
+
+def _fixed_bytes(model: Model, kind: int, layouts: Layouts) -> Ints:
+    """Bytes of state that a session keeps in a layer whatever its length, on the fullest rank."""
+    total = np.zeros(len(layouts), dtype=np.int64)
+    for tensor in model.kinds[kind].mixer.session_state():
+        total = total + local_elements(tensor, layouts, "kv_cache") * model.kv.bits // 8
     return total
 
 

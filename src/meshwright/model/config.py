@@ -84,6 +84,8 @@ class Fields:
 
     def indices(self, name: str) -> frozenset[int]:
         """A list of layer numbers; missing or null is none of them."""
+        if name not in self.data:
+            self.defaulted.append(Defaulted(field=self.prefix + name, value=(), origin=self.origin))
         items = self._list(name, "a list of layer numbers") or []
         if not all(type(item) is int for item in items):
             raise self.wrong(name, items, "a list of layer numbers")

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.errors import JobError, LayoutError
 from meshwright.base.units import Bytes, Tokens
+from meshwright.cost.estimate import compute_formats
 from meshwright.cost.memory import state_bytes_per_token
 from meshwright.job.serve import check_range
+from meshwright.layout.layout import Layout
+from meshwright.layout.layouts import table
+from meshwright.layout.ownership import local_sizes
 from meshwright.model.feed_forwards import Experts
+from meshwright.model.model import block_weights
 from meshwright.system.facts import Facts
+from meshwright.workload.operators import operators
 
 if TYPE_CHECKING:
     from meshwright.base.result import Source
@@ -59,6 +65,33 @@ def position_warning(model: Model, positions: int) -> tuple[str, ...]:
     already = "" if model.rope is None or model.rope.factor is None else f", beside the config's {model.rope.factor:g}"
     text = f"{positions} positions are above max_position_embeddings {model.max_positions}: "
     return (f"{text}needs rope scaling by {factor:.4g}{already}; quality there is not modelled",)
+
+
+def rate_notes(model: Model, system: System) -> tuple[str, ...]:
+    """A note for every format that the accelerator has no rate for, with the rate that is used instead."""
+    wanted = {compute_formats(model, operator) for operator in operators(model)}
+    pairs = sorted({(formats[0], system.accelerator.peak_for(formats)[0]) for formats in wanted})
+    return tuple(
+        f"{system.accelerator.name} has no {format_name} matrix rate: those products are charged at its {used} rate"
+        for format_name, used in pairs
+        if format_name != used
+    )
+
+
+def block_warning(model: Model, layout: Layout) -> tuple[str, ...]:
+    """A warning when a layout cuts the blocks that share a scale: most engines refuse to load such a shard."""
+    block = model.weights.block
+    if block is None:
+        return ()
+    layouts = table([layout])
+    for kind in range(len(model.kinds)):
+        for tensor in block_weights(model, kind):
+            sizes = zip(tensor.dims[-2:], local_sizes(tensor, layouts)[-2:], block, strict=False)
+            for dim, local, width in sizes:
+                if tensor.quantized and local[0] % width and local[0] != dim.size:
+                    text = f"{layout.id} cuts {tensor.name} to {int(local[0])} of {dim.size}, not a multiple of its"
+                    return (f"{text} {width}-wide scale blocks: engines such as vLLM and SGLang refuse to load that",)
+    return ()
 
 
 def check_resident(model: Model, sessions: int, tokens: int, workspace: int) -> None:

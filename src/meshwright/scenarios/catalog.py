@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.errors import FileError, suggest
-from meshwright.base.result import Result, Source, Verdict
+from meshwright.base.result import Basis, Result, Source, Verdict
 from meshwright.cost.collectives import COLLECTIVES
 from meshwright.model.model import parameter_bytes, parameter_counts
 from meshwright.model.reader import CATALOG, read_model
@@ -93,6 +93,7 @@ def _link(name: str) -> dict[str, Any]:
         "name": link.name,
         "one_way_bytes_per_s": link.bandwidth,
         "latency_s": link.latency,
+        "latency_basis": str(link.facts.basis_of("latency", Basis.ASSUMED)),
         "measured_bytes_per_s": link.measured_bandwidth,
         "note": link.note,
         **_provenance(link.facts),

@@ -21,6 +21,7 @@ from meshwright.model.model import parameter_bytes
 from meshwright.scenarios._shared import (
     NO_TOKENS,
     WORKSPACE,
+    block_warning,
     check_resident,
     has_experts,
     position_warning,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 NOT_MODELLED = (
     "what an engine reserves for itself (graphs, profiling run, fragmentation): only the workspace is set aside",
     "padding of the vocabulary and of KV pages",
+    "rules of a serving engine: page sizes, kernels",
 )
 
 _MOST_SESSIONS: Final = 10**6
@@ -92,7 +94,7 @@ def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Re
         defaulted=model.defaulted,
         best=candidate if fits else None,
         candidates=(candidate,),
-        warnings=position_warning(model, options.context),
+        warnings=(*position_warning(model, options.context), *block_warning(model, layout)),
         notes=model.notes,
         not_modelled=NOT_MODELLED,
         sources=sources_of(model, system),

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from meshwright.base.errors import ModelError
 from meshwright.base.units import Tokens
-from meshwright.cost.estimate import Assumptions, WeightReads, estimate_step, flops, state_bytes, weight_bytes
+from meshwright.cost.estimate import (
+    Assumptions,
+    WeightReads,
+    estimate_step,
+    flops,
+    matrix_rate,
+    state_bytes,
+    weight_bytes,
+)
 from meshwright.cost.roofline import compute_s, mfu_share, read_over_compute_share, read_s
-from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.formats import BF16
 from meshwright.model.model import Model, block_weights, last_weights
-from meshwright.scenarios._shared import has_experts
+from meshwright.scenarios.fit import check_layout, replica_layout
 from meshwright.system.system import System
 from meshwright.workload.batches import Batch, decode, prefill
 from meshwright.workload.feed_forward import distinct_experts
@@ -99,13 +107,16 @@ def expert_call(  # noqa: PLR0917 - the shape of a layer
     distinct = distinct_experts(experts, top_k, rows)
     read = distinct * one * BF16.bits / 8
     work = 2 * one * top_k * rows
-    rates = (system.accelerator.peak[BF16.compute], read, system.accelerator.memory_bandwidth)
+    if not 1 <= top_k <= experts:
+        raise ModelError(10, f"top_k={top_k} of {experts} experts", f"give top_k from 1 to {experts}")
+    peak = system.accelerator.peak_for((BF16.compute,))[1]
+    rates = (peak, read, system.accelerator.memory_bandwidth)
     return ExpertCall(
         distinct=distinct,
         weight_bytes=read,
         flops=work,
         read_s=read_s(read, system.accelerator.memory_bandwidth),
-        compute_s=compute_s(float(work), system.accelerator.peak[BF16.compute]),
+        compute_s=compute_s(float(work), peak),
         mfu=float(mfu_share(float(work), *rates)),
         read_over_compute=read_over_compute_share(float(work), *rates),
     )
@@ -117,10 +128,12 @@ def message_growth(rows: int, more_rows: int, hidden: int) -> float:
 
 
 def _phase(model: Model, system: System, tp: int, batch: Batch, weight_reads: WeightReads) -> Phase:
-    layouts = table([Layout(tp=tp, etp=tp if has_experts(model) else 1)])
+    layout = replica_layout(model, tp, 1, 1)
+    check_layout(model, system, layout)
+    layouts = table([layout])
     step = estimate_step(model, system, layouts, batch, Assumptions(weight_reads=weight_reads))
     work, weights, state = (float(column[0]) for column in (flops(step), weight_bytes(step), state_bytes(step)))
-    computing = compute_s(work, system.accelerator.peak_for((model.weights.compute, model.plain.compute))[1])
+    computing = sum(compute_s(float(item.flops[0]), matrix_rate(model, system, item.operator)) for item in step.work)
     reading = read_s(weights + state, system.accelerator.memory_bandwidth)
     return Phase(
         rows=batch.rows,

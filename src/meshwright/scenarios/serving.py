@@ -17,15 +17,19 @@ from meshwright.base.parse import get_path, set_path
 from meshwright.base.result import Basis, Candidate, Lever, Result, Source, Verdict
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.collectives import check_choice
+from meshwright.cost.estimate import compute_formats
 from meshwright.job.serve import ServeJob, checked
+from meshwright.layout.layout import Layout
 from meshwright.layout.placement import instance_size
 from meshwright.model.model import Model
 from meshwright.scenarios._serving_rows import candidates
 from meshwright.scenarios._serving_table import Objective, ServeOptions, ServingTable, one_step_s, serving_table
 from meshwright.scenarios._shared import (
+    block_warning,
     check_resident,
     has_experts,
     position_warning,
+    rate_notes,
     rule_error,
     sources_of,
     stated_model,
@@ -37,6 +41,7 @@ from meshwright.system.calibrations import calibrations
 from meshwright.system.system import System
 from meshwright.workload.messages import NOT_MODELLED as MESSAGES_LEFT_OUT
 from meshwright.workload.operators import NOT_MODELLED as OPERATORS_LEFT_OUT
+from meshwright.workload.operators import operators
 
 LEFT_OUT: Final = (
     *OPERATORS_LEFT_OUT,
@@ -44,7 +49,8 @@ LEFT_OUT: Final = (
     "prefill: contexts are cached when the sessions arrive (`prefill_time_s` stands beside, and enters nothing)",
     "rules of a serving engine: page sizes, widths of block-quantized shards, kernels",
     "topology inside a box: a device reaches any peer at the full one-way rate of its links",
-    "launch times, imperfect overlap and contention: datasheet rates make every time a lower bound",
+    "launch times, imperfect overlap and contention: operators run at datasheet rates, which bounds them from below",
+    "algorithms that know the topology: a group across boxes pays its slowest link in every round (no lower bound)",
     "layouts that were not enumerated: only replicas x tp x pp (x ep over the tp ranks) on whole boxes",
     "batched decode: fifo runs one session at a time per replica, so pp shortens no session",
     "where the answer flips: flips are not searched",
@@ -78,8 +84,8 @@ def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOption
         best=best,
         candidates=found,
         sensitivity=() if best is None else _sensitivity(model, system, job, chosen, table, ranked, best),
-        warnings=position_warning(model, job.last_position),
-        notes=model.notes,
+        warnings=_warnings(model, job, best, found),
+        notes=(*model.notes, *rate_notes(model, system)),
         not_modelled=_left_out(model, system),
         sources=_sources(model, system, found),
         basis=_BASIS,
@@ -118,7 +124,20 @@ def _ranked(table: ServingTable, objective: Objective | None) -> list[int]:
     goal = table.cost_per_on_time_gpu_s if objective == "cost" else table.last_finish_s
     goal = np.where(table.fits, goal, table.ledger.total)
     names = [layout.id for layout in table.rows]
-    return order([grade, late, goal, table.last_finish_s], names).tolist()
+    return order([grade, late, goal, table.last_finish_s, table.layouts.degree("ep")], names).tolist()
+
+
+def _warnings(model: Model, job: ServeJob, best: Candidate | None, found: tuple[Candidate, ...]) -> tuple[str, ...]:
+    """Positions beyond the config, blocks that the choice cuts, and ranks of measured beside computed exchanges."""
+    own = position_warning(model, job.last_position)
+    own += () if best is None else block_warning(model, Layout(**best.layout))
+    bases = {
+        group["basis"] for item in found for group in item.measures["groups"] if group["operation"] == "all_reduce"
+    }
+    if {"formula", "measured"} <= bases:
+        text = "only some groups have an archived all_reduce: measured times rank beside lower bounds by formula"
+        own += (f"{text}, which favours the layouts without an archive",)
+    return own
 
 
 def _sensitivity(  # noqa: PLR0917 - the four nouns and what was made of them
@@ -133,8 +152,10 @@ def _sensitivity(  # noqa: PLR0917 - the four nouns and what was made of them
     """What doubling or halving each hardware parameter saves of the best layout's first step."""
     row = next(row for row in ranked if table.rows[row].id == best.id)
     layouts = table.layouts.take([row])
-    units = {"memory_bandwidth": "B/s", "bandwidth": "B/s", "latency": "s", model.plain.compute: "FLOP/s"}
-    paths = ["accelerator.memory_bandwidth", f"accelerator.peak.{model.plain.compute}"]
+    wanted = {compute_formats(model, operator) for operator in operators(model)}
+    rates = sorted({system.accelerator.peak_for(formats)[0] for formats in wanted})
+    units = {"memory_bandwidth": "B/s", "bandwidth": "B/s", "latency": "s", **dict.fromkeys(rates, "FLOP/s")}
+    paths = ["accelerator.memory_bandwidth", *(f"accelerator.peak.{rate}" for rate in rates)]
     paths += [f"{link}.{name}" for link in ("scale_up", "scale_out") for name in ("bandwidth", "latency")]
     present = [path for path in paths if not (path.startswith("scale_out") and system.scale_out is None)]
     parameters = [
@@ -198,8 +219,9 @@ _BASIS: Final = {
     "candidates[].memory": Basis.FORMULA.value,
     "candidates[].memory.capacity_bytes": Basis.DATASHEET.value,
     "candidates[].memory.workspace_bytes": Basis.ASSUMED.value,
-    "candidates[].step_time_s": f"{Basis.FORMULA.value}: lower bound at datasheet rates",
-    "candidates[].finish_times_s": f"{Basis.FORMULA.value}: lower bound at datasheet rates",
-    "candidates[].cost_gpu_s": f"{Basis.FORMULA.value}: lower bound at datasheet rates",
+    "candidates[].local_time_s": f"{Basis.FORMULA.value}: lower bound at datasheet rates",
+    "candidates[].step_time_s": f"{Basis.FORMULA.value}: local time, and exchanges as each group's own basis says",
+    "candidates[].finish_times_s": f"{Basis.FORMULA.value}: from step times",
+    "candidates[].cost_gpu_s": f"{Basis.FORMULA.value}: from step times",
     "candidates[].groups[].time_s": "as each group's own basis says",
 }

@@ -15,10 +15,12 @@ from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
 from meshwright.layout.ownership import local_elements, local_sizes
 from meshwright.layout.placement import instances
+from meshwright.layout.rules import first_broken
 from meshwright.model.feed_forwards import Dense
 from meshwright.model.formats import BF16
 from meshwright.model.model import Model
-from meshwright.scenarios._shared import check_resident, has_experts
+from meshwright.scenarios._shared import check_resident, rule_error
+from meshwright.scenarios.fit import check_layout, replica_layout
 from meshwright.scenarios.inspect import cached_bytes
 from meshwright.system.system import System
 from meshwright.workload.batches import decode
@@ -87,11 +89,14 @@ def split_feed_forward(
 def kv_placement(model: Model, tp: int, tokens: Tokens) -> KvPlacement:
     """Heads are never cut: once tp exceeds the KV heads, neighbours hold the same one.
 
-    Source: chapter "Supernodes", section 6.2.2.
+    Raises the codes of the rules. Source: chapter "Supernodes", section 6.2.2.
     """
     check_resident(model, 1, tokens, 0)
     mixer = model.kinds[0].mixer
-    layouts = table([Layout(tp=tp)])
+    layouts = table([replica_layout(model, tp, 1, 1)])
+    broken = first_broken(model, layouts, tp)[0]
+    if broken is not None:
+        raise rule_error(broken)
     ledger = serving_ledger(
         model, layouts, sessions=np.ones(1, dtype=np.int64), tokens=tokens, workspace_bytes=0, capacity_bytes=0
     )
@@ -115,9 +120,15 @@ def tp_scaling(
     *,
     weight_reads: WeightReads = "strict",
 ) -> tuple[Degree, ...]:
-    """The first decode step at `context` for each degree. Source: chapter "Supernodes", equations 6-5, 6-6."""
+    """The first decode step at `context` for each degree. Raises LAY002 (devices) and the codes of the rules.
+
+    Source: chapter "Supernodes", equations 6-5, 6-6.
+    """
     assumptions = Assumptions(all_reduce=all_reduce, weight_reads=weight_reads)
-    layouts = table([Layout(tp=tp, etp=tp if has_experts(model) else 1) for tp in degrees])
+    rows = [replica_layout(model, tp, 1, 1) for tp in degrees]
+    for row in rows:
+        check_layout(model, system, row)
+    layouts = table(rows)
     step = estimate_step(model, system, layouts, decode(context, 1), assumptions)
     local, merged, total = (column.tolist() for column in (step.local_s, step.exchange_s, step.total_s))
     return tuple(

@@ -46,7 +46,7 @@ class Accelerator:
             if name in self.peak:
                 return name, self.peak[name]
         known = ", ".join(self.peak) or "none"
-        cause = f"{self.name} has no matrix rate for {' or '.join(formats)} (known: {known})"
+        cause = f"{self.name} has no matrix rate for {' or '.join(dict.fromkeys(formats))} (known: {known})"
         raise SystemSpecError(5, cause, "choose other weights (--weights), or another accelerator")
 
 

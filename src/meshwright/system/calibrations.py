@@ -16,6 +16,8 @@ from meshwright.base.registry import Registry
 from meshwright.base.result import Source
 from meshwright.base.units import Bytes, Seconds
 from meshwright.system.facts import split
+from meshwright.system.link import read_link
+from meshwright.system.system import System
 
 CALIBRATIONS: Final = Registry(
     kind="calibrations",
@@ -37,11 +39,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Times of one operation on one platform, by size. accelerator: registry name.   nodes: boxes the ranks lie on."""
+    """Times of one operation on one platform, by size.
+
+    accelerator, link: registry names; the link is the slowest one between the ranks.   nodes: boxes they lie on.
+    nics_per_node: NICs that each box had in use, where there is more than one box.
+    """
 
     accelerator: str
+    link: str
     nodes: int
     ranks: int
+    nics_per_node: int | None = None
     platform: str
     source: str
     rows: tuple[Row, ...]
@@ -74,19 +82,28 @@ def calibrations() -> tuple[Calibration, ...]:
     return tuple(_read(name) for name in CALIBRATIONS.names())
 
 
-def measured_time(op: str, accelerator: str, nodes: int, ranks: int, message_bytes: int) -> Measured | None:
+def measured_time(op: str, system: System, nodes: int, ranks: int, message_bytes: int) -> Measured | None:
     """The row of the smallest archived size that holds `message_bytes`; None when the platform or the size has none.
 
-    accelerator: its catalog name.   nodes: boxes that the group spans.
+    nodes: boxes that the group spans. A system whose link between the ranks is not, number for number, the link of the
+    archive is another platform.
     """
     for calibration in calibrations():
         for table in calibration.table:
-            if calibration.op == op and (table.accelerator, table.nodes, table.ranks) == (accelerator, nodes, ranks):
+            if calibration.op == op and (table.nodes, table.ranks) == (nodes, ranks) and _is_platform(table, system):
                 found = _holding(table, message_bytes)
                 if found is not None:
                     source = _source_of(table, calibration)
                     return Measured(size=found.size, time=found.time, platform=table.platform, source=source)
     return None
+
+
+def _is_platform(table: Table, system: System) -> bool:
+    link = system.scale_up if table.nodes == 1 else system.scale_out
+    archived = read_link(table.link)
+    same_link = link is not None and (link.bandwidth, link.latency) == (archived.bandwidth, archived.latency)
+    same_nics = table.nics_per_node is None or table.nics_per_node == system.nics_per_node
+    return same_link and same_nics and table.accelerator == system.accelerator.id
 
 
 def _holding(table: Table, message_bytes: int) -> Row | None:

@@ -85,6 +85,7 @@ def _source(key: str, entry: object, what: str) -> Source:
 
 def _strip(value: object, path: str, facts: list[Fact], what: str) -> object:
     if not isinstance(value, Mapping):
+        _check_bare(value, path, what)
         return value
     table = cast("Mapping[str, Any]", value)
     if "value" not in table:
@@ -93,6 +94,21 @@ def _strip(value: object, path: str, facts: list[Fact], what: str) -> object:
     _check_direction(fact, what)
     facts.append(fact)
     return table["value"]
+
+
+def _check_bare(value: object, path: str, what: str) -> None:
+    """A rate without its direction or density could be either: it must be written as a table that says."""
+    *above, name = path.split(".")
+    if _is_link_rate(name):
+        cause = f"{what}: {path} = {value!r} does not say whether it is one way or both"
+        raise SystemSpecError(4, cause, f'write {name} = {{ value = "450 GB/s", direction = "one way" }}')
+    if above[-1:] == ["peak"]:
+        cause = f"{what}: {path} = {value!r} does not say whether it is dense or sparse"
+        raise SystemSpecError(4, cause, f'write {name} = {{ value = "989.4 TFLOP/s", density = "dense" }}')
+
+
+def _is_link_rate(name: str) -> bool:
+    return name.endswith("bandwidth") and name != "memory_bandwidth"
 
 
 def _fact(table: Mapping[str, Any], path: str, what: str) -> Fact:
@@ -106,7 +122,7 @@ def _fact(table: Mapping[str, Any], path: str, what: str) -> Fact:
 def _check_direction(fact: Fact, what: str) -> None:
     """A link's bandwidth must be stated one way; a peak must be the dense one."""
     *above, name = fact.path.split(".")
-    if name.endswith("bandwidth") and name != "memory_bandwidth" and fact.direction != "one way":
+    if _is_link_rate(name) and fact.direction != "one way":
         stated = fact.direction or "no direction"
         cause = f"{what}: {fact.path} = {fact.value} is given with {stated!r}, and only a one-way rate can be used"
         raise SystemSpecError(4, cause, 'halve a total of both directions and write direction = "one way"')

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from meshwright.base.errors import SystemSpecError
+from meshwright.base.parse import set_path
 from meshwright.system import calibrations
 from meshwright.system.calibrations import measured_time
+from meshwright.system.system import read_system
 
 
 @pytest.mark.parametrize(
@@ -20,24 +22,34 @@ from meshwright.system.calibrations import measured_time
     ],
 )
 def test_the_smallest_archived_size_that_holds_the_message_answers(message, size, time):
-    found = measured_time("all_reduce", "h100-sxm", 2, 16, message)
+    found = measured_time("all_reduce", read_system("hgx-h100 x2"), 2, 16, message)
     assert (found.size, found.time) == (size, time)
     assert found.platform == "2x HGX H100, ConnectX-7"
     assert found.source.key == "book-7-3"
 
 
 @pytest.mark.parametrize(
-    ("op", "accelerator", "nodes", "ranks", "message"),
+    ("op", "system", "nodes", "ranks", "message"),
     [
-        ("all_reduce", "h100-sxm", 2, 16, 67108865),
-        ("all_reduce", "h100-sxm", 1, 16, 1024),
-        ("all_reduce", "h100-sxm", 2, 8, 1024),
-        ("all_reduce", "h200-sxm", 2, 16, 1024),
-        ("all_gather", "h100-sxm", 2, 16, 1024),
+        ("all_reduce", "hgx-h100 x2", 2, 16, 67108865),
+        ("all_reduce", "hgx-h100 x2", 1, 16, 1024),
+        ("all_reduce", "hgx-h100 x2", 2, 8, 1024),
+        ("all_reduce", "hgx-h200 x2", 2, 16, 1024),
+        ("all_gather", "hgx-h100 x2", 2, 16, 1024),
     ],
 )
-def test_another_platform_or_a_larger_message_has_no_answer(op, accelerator, nodes, ranks, message):
-    assert measured_time(op, accelerator, nodes, ranks, message) is None
+def test_another_platform_or_a_larger_message_has_no_answer(op, system, nodes, ranks, message):
+    assert measured_time(op, read_system(system), nodes, ranks, message) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("scale_out.latency", "5us"), ("scale_out.bandwidth", "25GB/s"), ("nics_per_node", "1")],
+)
+def test_a_system_with_another_link_or_fewer_nics_is_another_platform(change):
+    system = set_path(read_system("hgx-h100 x2"), *change)
+    assert measured_time("all_reduce", system, 2, 16, 10240) is None
+    assert measured_time("all_reduce", system, 1, 8, 10240).time == 17.93e-6
 
 
 FILE = """\
@@ -45,6 +57,7 @@ name = "x"
 op = "all_reduce"
 [[table]]
 accelerator = "h100-sxm"
+link = "nvlink4"
 nodes = 1
 ranks = 2
 platform = "p"
