@@ -12,6 +12,14 @@ from meshwright.scenarios.serving import ServeOptions, plan_serve
 from meshwright.scenarios.tensor_parallel import kv_placement, tp_scaling
 from meshwright.system.system import read_system
 
+SPARSE = (
+    'scale_up = "nvlink4"',
+    "[accelerator]",
+    'name = "x"',
+    'memory = "80 GB"',
+    'memory_bandwidth = "1 TB/s"',
+    'peak.bf16 = "2 PFLOP/s"',
+)
 JOB = ServeJob(sessions=1, context=8192, new_tokens=8)
 
 
@@ -102,7 +110,7 @@ def test_a_long_fp8_prompt_charges_attention_at_the_plain_rate():
     "text",
     [
         'scale_up = { name = "x", bandwidth = "900 GB/s", latency = "1 us" }\naccelerator = "h100-sxm"',
-        'scale_up = "nvlink4"\n[accelerator]\nname = "x"\nmemory = "80 GB"\nmemory_bandwidth = "1 TB/s"\npeak.bf16 = "2 PFLOP/s"',
+        "\n".join(SPARSE),
     ],
 )
 def test_a_bare_rate_in_ones_own_file_could_be_double_and_is_refused(text, tmp_path):
