@@ -35,6 +35,9 @@ BY_SUFFIX = {
     "_flops": "flop",
     "_s": "second",
     "_share": "",
+    "_w": "watt",
+    "_j": "joule",
+    "_nodes": "",
     "_count": "",
 }
 """The longest suffix that fits decides."""
@@ -51,6 +54,7 @@ TABLE_LEVEL = {
     "collectives.check_choice": "a name in, the same name out",
     "collectives.all_reduce": "a Group in, an Exchange out: the seconds inside are those of `rounds_s`",
     "collectives.formula_exchange": "packs columns",
+    "collectives.given_exchange": "packs columns",
     "estimate.estimate_step": "nouns in, a Step out: the seconds inside are those of `roofline_s` and `rounds_s`",
     "estimate.group_along": "Layouts in, a Group out",
     "estimate.read_bytes": "sums a column of a Step",
@@ -59,6 +63,8 @@ TABLE_LEVEL = {
     "estimate.flops": "sums a column of a Step",
     "estimate.compute_formats": "a Model and an Operator in, names out",
     "estimate.matrix_rate": "nouns in, the datasheet's FLOP/s out",
+    "faults.replica_of": "Layouts and a card in, replica numbers out",
+    "faults.stopped": "Layouts and cards in, a mask out",
     "memory.serving_ledger": "Model and Layouts in, a Ledger out: held by the ledger law",
     "memory.state_bytes_per_token": "a Model in",
     "memory.stored_columns": "a Model and Layouts in",

@@ -6,7 +6,7 @@ alpha-beta over the rounds that `workload.collectives` states for each registere
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import numpy as np
@@ -62,6 +62,13 @@ class Exchange:
     rounds: Ints
     basis: Coded[Basis]
     measured: Coded[Measured | None]
+
+
+def given_exchange(seconds: float, count: int) -> Exchange:
+    """An exchange whose time the user states: no algorithm, no rounds, basis `assumed`."""
+    times = np.broadcast_to(np.asarray(seconds, dtype=np.float64), count)
+    plain = formula_exchange(times, "given", np.zeros(count, dtype=np.int64))
+    return replace(plain, basis=Coded(values=(Basis.ASSUMED,), codes=plain.basis.codes))
 
 
 def rounds_s(rounds: Any, latency_s: N, round_bytes: N, bandwidth_bytes_per_s: N) -> N:

@@ -35,12 +35,13 @@ WeightReads: TypeAlias = Literal["strict", "even"]
 class Assumptions:
     """What the estimator is told beside the four nouns.
 
-    all_reduce: `auto`, `measured` or a registered algorithm.   weight_reads: `strict` reads what the ownership table
-    stores; `even` divides every weight by tp exactly (the chapter's form; the experts
-    of the busiest ep group by etp), KV still by heads.
+    all_reduce: `auto`, `measured` or a registered algorithm.   all_reduce_s: seconds of one in every group, given in
+    place of the algorithm's.   weight_reads: `strict` reads what the ownership table stores; `even` divides every
+    weight by tp exactly (the chapter's form; the experts of the busiest ep group by etp), KV still by heads.
     """
 
     all_reduce: str = "auto"
+    all_reduce_s: float | None = None
     weight_reads: WeightReads = "strict"
     efficiency: Efficiency = DATASHEET
 
@@ -215,6 +216,8 @@ def _exchange(
     sent = message.per_row_bytes * batch.rows
     if message.boundary:
         return _boundaries(system, layouts, float(sent), assumptions.efficiency)
+    if assumptions.all_reduce_s is not None:
+        return collectives.given_exchange(assumptions.all_reduce_s, len(layouts))
     group = group_along(system, layouts, message.axis, assumptions.efficiency)
     return collectives.all_reduce(assumptions.all_reduce, group, sent, system)
 
@@ -223,7 +226,7 @@ def _boundaries(system: System, layouts: Layouts, sent_bytes: float, efficiency:
     """Mean seconds of one stage boundary: those between boxes pay the NIC, the others the link inside a box."""
     near = collectives.send_s(sent_bytes, system.scale_up.latency, system.scale_up.bandwidth * efficiency.link)
     far = near
-    if system.nic_bandwidth > 0:
+    if system.scale_out is not None:
         far = collectives.send_s(sent_bytes, system.nic_latency, system.nic_bandwidth * efficiency.link)
     outside = boundaries_outside(layouts, system.devices_per_node)
     crossings = np.maximum(layouts.degree("pp") - 1, 1)

@@ -44,9 +44,9 @@ class Ledger:
 
 
 def serving_ledger(
-    model: Model, layouts: Layouts, *, sessions: Ints, tokens: int, workspace_bytes: int, capacity_bytes: int
+    model: Model, layouts: Layouts, *, sessions: Ints, tokens: int | Ints, workspace_bytes: int, capacity_bytes: int
 ) -> Ledger:
-    """Bytes per rank with `sessions` (a column: per replica) of `tokens` cached positions each.
+    """Bytes per rank with `sessions` (a column: per replica) of `tokens` cached positions each (or a column).
 
     `W + K + U <= C` on every rank. Source: chapter "Supernodes", equation 6-1.
     """
@@ -115,21 +115,21 @@ def _times(count: Ints, ways: Ints) -> Ints:
     return np.minimum(count, _UNLIMITED // ways) * ways
 
 
-def _per_kind(model: Model, layouts: Layouts, tokens: int) -> tuple[Ints, Ints, Ints]:
+def _per_kind(model: Model, layouts: Layouts, tokens: int | Ints) -> tuple[Ints, Ints, Ints]:
     """[rows, kinds] of one layer's weight bytes, bytes of one session's state, and bytes of one cached position."""
     weights: list[Ints] = []
     session: list[Ints] = []
     token: list[Ints] = []
     for kind, block in enumerate(model.kinds):
         window = block.mixer.window
-        kept = tokens if window is None else min(tokens, window)
+        kept = tokens if window is None else np.minimum(tokens, window)
         weights.append(stored_columns(model, block_weights(model, kind), layouts))
         session.append(_state_bytes(model, kind, layouts, kept) + _fixed_bytes(model, kind, layouts))
         token.append(_state_bytes(model, kind, layouts, 1))
     return np.stack(weights, axis=1), np.stack(session, axis=1), np.stack(token, axis=1)
 
 
-def _state_bytes(model: Model, kind: int, layouts: Layouts, positions: int) -> Ints:
+def _state_bytes(model: Model, kind: int, layouts: Layouts, positions: Any) -> Ints:
     """Bytes that `positions` cached positions of one session add to a layer, on the fullest rank."""
     kept = Dim(role="positions", size=positions)
     total = np.zeros(len(layouts), dtype=np.int64)

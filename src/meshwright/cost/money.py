@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,19 @@ def per_on_time_gpu_s(occupied_gpu_s: N, on_time_count: Any) -> N:
     return occupied_gpu_s / served
 
 
+def energy_j(power_w: N, occupied_s: N) -> N:
+    """Energy of a system held at full power. Source: chapter "Supernodes", section 6.7.2. Leaves out idling."""
+    return power_w * occupied_s
+
+
+def powered_nodes(budget_w: float, base_w: float, node_w: float) -> int:
+    """Whole boxes that a power budget carries beside a base load.
+
+    Source: chapter "Supernodes", equation 6-11.
+    """
+    return max(0, floor((budget_w - base_w) / node_w))
+
+
 def turns(replicas: Ints, sessions: int) -> Ints:
     """[rows, sessions]: how many sessions a session's replica runs up to and with it.
 
@@ -36,13 +50,13 @@ def finish_s(service_s: N, turn: Any) -> N:
     return service_s * turn
 
 
-def on_time_count(service_s: Floats, replicas: Ints, sessions: int, deadline_s: float | None) -> Ints:
+def on_time_count(service_s: Floats, replicas: Ints, sessions: int | Ints, deadline_s: float | Floats | None) -> Ints:
     """How many sessions finish by the deadline: all of them when there is none, none where the service has no time.
 
     Each replica finishes as many turns as its deadline holds. Source: chapter "Supernodes", section 6.7.2.
     """
     if deadline_s is None:
-        return np.full(len(service_s), sessions, dtype=np.int64)
+        return np.broadcast_to(np.asarray(sessions, dtype=np.int64), len(service_s))
     held = np.floor(deadline_s / service_s)
     held = np.where(finish_s(service_s, held) > deadline_s, held - 1, held)  # the quotient was rounded up
     held = np.where(finish_s(service_s, held + 1) <= deadline_s, held + 1, held)  # or down

@@ -19,14 +19,16 @@ class ServeJob:
     """Sessions that arrive together.
 
     context: tokens cached per session before the first step.   new_tokens: decode steps each session wants.
-    deadline: seconds from arrival to a session's last token; None when there is none.   on_time: share of the sessions
-    that must meet it.   discipline: `fifo` runs one session at a time per replica, in turn.
+    deadline: seconds from arrival to a session's last token; None when there is none.   deadline_from: where a curve
+    of deadlines starts; the plan is judged at `deadline`.   on_time: share of the sessions that must meet it.
+    discipline: `fifo` runs one session at a time per replica, in turn.
     """
 
     sessions: int
     context: Tokens
     new_tokens: Tokens
     deadline: Seconds | None = None
+    deadline_from: Seconds | None = None
     on_time: Share = _ALL
     discipline: Discipline = "fifo"
 
@@ -36,6 +38,12 @@ class ServeJob:
         return self.context + self.new_tokens
 
 
+def read_deadline(text: str | None) -> dict[str, str | None]:
+    """`130ms`, or `100ms..170ms` for a curve, as the fields of a job."""
+    first, dots, last = (text or "").partition("..")
+    return {"deadline": last, "deadline_from": first} if dots else {"deadline": text, "deadline_from": None}
+
+
 def checked(job: ServeJob) -> ServeJob:
     """The job itself, once its numbers make sense. Raises JOB001 (sizes), JOB002 (deadline)."""
     check_range("sessions", job.sessions, 1, MOST_SESSIONS)
@@ -43,6 +51,9 @@ def checked(job: ServeJob) -> ServeJob:
     check_range("new_tokens", job.new_tokens, 1, MOST_TOKENS)
     if job.deadline is not None and job.deadline <= 0:
         raise JobError(2, f"the deadline is {job.deadline:g} s", "give a deadline above zero, as in 130ms")
+    if job.deadline_from is not None and not 0 < job.deadline_from < (job.deadline or 0.0):
+        cause = f"the deadlines run from {job.deadline_from:g} s to {job.deadline or 0.0:g} s"
+        raise JobError(2, cause, "give a range that rises, as in 100ms..170ms")
     return job
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from meshwright.base.result import Candidate, Result
 
 _ROWS: Final = 7
+_FLIPS: Final = 6
 _BAR: Final = 36
 _NARROWEST: Final = 80
 _PARTS: Final = (("parameters_bytes", "weights"), ("kv_cache_bytes", "KV cache"), ("workspace_bytes", "workspace"))
@@ -83,6 +84,8 @@ def _candidates(console: Console, result: Result) -> None:
     if best is not None:
         _step(console, best)
         _levers(console, result)
+        _flips(console, result)
+        _fault(console, best)
 
 
 def _shown(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -121,6 +124,26 @@ def _step(console: Console, best: Candidate) -> None:
         )
     if measures["idle_devices"]:
         console.print(f"  {measures['idle_devices']} devices idle")
+
+
+def _flips(console: Console, result: Result) -> None:
+    """Where another layout, or none, takes over: the first of each parameter on either side of its present value."""
+    if result.flips:
+        console.print("the choice changes when:")
+    for flip in result.flips[:_FLIPS]:
+        shown = _SI[flip["unit"]](flip["value"])
+        console.print(f"  {flip['parameter']} at {shown}: {flip['from'] or 'none'} to {flip['to'] or 'none'}")
+    if len(result.flips) > _FLIPS:
+        console.print(f"  {len(result.flips) - _FLIPS} more: --format json lists them all")
+
+
+def _fault(console: Console, best: Candidate) -> None:
+    fault = best.measures["fault"]
+    if fault is None:
+        return
+    cost = fault["cost_per_on_time_gpu_s"]
+    told = "none on time" if cost is None else f"{fault['on_time_count']} on time at {cost:.3f} GPU-s each"
+    console.print(f"under the fault: last finish {_seconds(fault['last_finish_s'])}, {told}")
 
 
 def _levers(console: Console, result: Result) -> None:
@@ -208,6 +231,12 @@ def _short(key: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
+_SI: Final[dict[str, Callable[[float], str]]] = {
+    "s": show_seconds,
+    "B": show_bytes,
+    "B/s": show_rate,
+    "": lambda value: f"{value:,.0f}",
+}
 _BY_SUFFIX: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
     ("bytes_per_s", show_rate),
     ("flops_per_s", lambda value: show_flops(value, "FLOP/s")),

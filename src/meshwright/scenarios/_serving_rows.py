@@ -12,7 +12,8 @@ from meshwright.cost.money import finish_s, turns
 from meshwright.job.serve import ServeJob
 from meshwright.layout.layout import fields_of
 from meshwright.model.model import Model
-from meshwright.scenarios._serving_table import ServeOptions, ServingTable
+from meshwright.scenarios._serving_faults import energy_j, fault_cells, fault_table
+from meshwright.scenarios._serving_table import OUT_OF_POWER, ServeOptions, ServingTable
 from meshwright.scenarios.fit import capacity_exclusion, memory_row
 from meshwright.search.rank import order
 from meshwright.system.system import System
@@ -39,6 +40,7 @@ def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
         "flops_per_step": flops(table.first),
         "prefill_time_s": prompt.total_s,
     }
+    faulted = None if options.fault is None else fault_table(system, job, options.fault, table)
     finishes = finish_s(table.service_s[:, None], turns(table.layouts.degree("replicas"), job.sessions))
     nearest = _smallest_that_fits(table)
     found: list[Candidate] = []
@@ -48,6 +50,9 @@ def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
         known = bool(table.valid[row])
         measures: dict[str, Any] = {name: _cell(column, row, known=known) for name, column in columns.items()}
         measures["finish_times_s"] = finishes[row].tolist() if known else []
+        measures["energy_j"] = energy_j(system, table, float(table.last_finish_s[row])) if known else None
+        measures["sessions_per_s"] = job.sessions / float(table.last_finish_s[row]) if known else None
+        measures["fault"] = fault_cells(system, table, faulted, row) if known and faulted is not None else None
         measures["groups"] = _groups(table.first, layout.tp, layout.pp, row) if known else []
         found.append(
             Candidate(
@@ -73,7 +78,7 @@ def _excluded(
 ) -> Excluded | None:
     broken = table.broken[row]
     if broken is not None:
-        limit = "devices" if broken.code == "LAY002" else "rule"
+        limit = {"LAY002": "devices", OUT_OF_POWER: "power"}.get(broken.code, "rule")
         return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit=limit)
     if not table.valid[row]:
         ranks = table.layouts.degree("tp")[row]

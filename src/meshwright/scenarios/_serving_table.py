@@ -5,30 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import ceil
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from meshwright.base.errors import LayoutError
+from meshwright.base.errors import LayoutError, SystemSpecError
 from meshwright.base.numbers import Bools, Floats, Ints
-from meshwright.base.units import Bytes
+from meshwright.base.units import Bytes, Seconds, Watts
 from meshwright.cost import money
 from meshwright.cost.estimate import Assumptions, Step, WeightReads, estimate_step
 from meshwright.cost.memory import Ledger, serving_ledger
+from meshwright.job.faults import Fault
 from meshwright.job.serve import ServeJob
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.placement import instance_size, instances
 from meshwright.layout.rules import Broken, first_broken
 from meshwright.model.model import Model
-from meshwright.scenarios._shared import WORKSPACE, has_experts
+from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, has_experts
 from meshwright.search.candidates import combinations, divisors
 from meshwright.system.system import System
 from meshwright.workload.batches import decode
 
-Objective: TypeAlias = Literal["cost", "latency"]
+Objective: TypeAlias = Literal["cost", "latency", "throughput"]
 SEARCHED: Final = ("replicas", "tp", "pp", "ep", "etp")
+OUT_OF_POWER: Final = "LAY021"
 _MOST_ROWS: Final = 200_000
 
 
@@ -36,22 +37,30 @@ _MOST_ROWS: Final = 200_000
 class ServeOptions:
     """What a plan decides beside the job; every field stands in `inputs`.
 
-    objective: `cost` (device-seconds per on-time session) or `latency` (last finish); None takes cost with a
-    deadline, latency without.   workspace: bytes kept free on every device (assumed).   layout: fixed fields, the
-    rest is searched.
+    objective: `cost` (device-seconds per on-time session), `latency` (last finish) or `throughput` (sessions a
+    second); None takes cost with a deadline, latency without.   all_reduce_time: seconds of one all_reduce in every
+    group, in place of the algorithm's.   power_budget, power_base: watts of all boxes together, and of what draws
+    beside them.   fault: one part that stops, reported beside the plan.   flips: whether they are searched.
+    workspace: bytes kept free on every device (assumed).   layout: fixed fields, the rest is searched.
     """
 
     objective: Objective | None = None
     all_reduce: str = "auto"
+    all_reduce_time: Seconds | None = None
     weight_reads: WeightReads = "strict"
     workspace: Bytes = WORKSPACE
     basis: Literal["datasheet"] = "datasheet"
+    power_budget: Watts | None = None
+    power_base: Watts = NO_WATTS
+    fault: Fault | None = None
+    flips: Literal["search", "none"] = "search"
     layout: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def assumptions(self) -> Assumptions:
         """The estimator's part of the options."""
-        return Assumptions(all_reduce=self.all_reduce, weight_reads=self.weight_reads)
+        given = self.all_reduce_time
+        return Assumptions(all_reduce=self.all_reduce, all_reduce_s=given, weight_reads=self.weight_reads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,8 +69,8 @@ class ServingTable:
 
     rows: the same layouts one by one.   broken: the first rule a row breaks.   idle: devices no replica uses.
     resident: sessions kept on one replica.   first: the step at the starting context.   service_s: seconds one session
-    takes alone.   needed: on-time sessions that the job asks for.   valid: keeps the rules.   eligible: is valid, fits,
-    and enough sessions are on time.
+    takes alone.   needed: on-time sessions that the job asks for.   devices: powered, and so paid for.   valid: keeps
+    the rules.   eligible: is valid, fits, and enough sessions are on time.
     """
 
     layouts: Layouts
@@ -77,7 +86,21 @@ class ServingTable:
     cost_gpu_s: Floats
     cost_per_on_time_gpu_s: Floats
     needed: int
+    devices: int
     valid: Bools
+    fits: Bools
+    eligible: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """Columns that decide a plan, one row a layout; see `ServingTable`."""
+
+    service_s: Floats
+    last_finish_s: Floats
+    on_time_count: Ints
+    cost_gpu_s: Floats
+    cost_per_on_time_gpu_s: Floats
     fits: Bools
     eligible: Bools
 
@@ -85,8 +108,9 @@ class ServingTable:
 def serving_table(model: Model, system: System, job: ServeJob, options: ServeOptions) -> ServingTable:
     """Every layout of the search space, evaluated. Raises LAY002 (devices), LAY012 (axis), LAY013 (too many)."""
     layouts = _enumerate(model, system, options.layout)
-    room = instances(instance_size(layouts), system.nodes, system.devices_per_node)
-    broken = tuple(_with_devices(model, system, layouts, room, options.layout))
+    nodes = min(system.nodes, powered_nodes(system, options))
+    room = instances(instance_size(layouts), nodes, system.devices_per_node)
+    broken = tuple(_with_devices(model, system, layouts, room, options))
     replicas = np.maximum(np.minimum(options.layout.get("replicas", room), room), 1)
     layouts = Layouts(columns={**layouts.columns, "replicas": replicas})
     resident = -(-job.sessions // replicas)
@@ -99,32 +123,81 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
         capacity_bytes=system.accelerator.memory,
     )
     first = estimate_step(model, system, layouts, decode(job.context, 1), options.assumptions)
-    mean = estimate_step(model, system, layouts, decode(job.context, job.new_tokens), options.assumptions)
-    service = mean.total_s * job.new_tokens
-    last = money.finish_s(service, resident)
-    count = money.on_time_count(service, replicas, job.sessions, job.deadline)
-    occupied = money.occupied_gpu_s(system.devices, last)
-    valid = np.array([item is None for item in broken], dtype=np.bool_) & ~np.isnan(service)
-    fits = valid & (ledger.total <= system.accelerator.memory)
-    needed = ceil(Fraction(str(job.on_time)) * job.sessions)
+    devices = nodes * system.devices_per_node
+    found = outcome(model, system, job, options, layouts, devices=devices, held=ledger.total)
+    valid = np.array([item is None for item in broken], dtype=np.bool_) & ~np.isnan(found.service_s)
     return ServingTable(
         layouts=layouts,
         rows=layouts.rows(),
         broken=broken,
-        idle=system.devices - replicas * instance_size(layouts),
+        idle=np.maximum(devices - replicas * instance_size(layouts), 0),
         resident=resident,
         ledger=ledger,
         first=first,
+        service_s=found.service_s,
+        last_finish_s=found.last_finish_s,
+        on_time_count=found.on_time_count,
+        cost_gpu_s=found.cost_gpu_s,
+        cost_per_on_time_gpu_s=found.cost_per_on_time_gpu_s,
+        needed=int(needed_sessions(job)),
+        devices=devices,
+        valid=valid,
+        fits=valid & found.fits,
+        eligible=valid & found.eligible,
+    )
+
+
+def outcome(
+    model: Model, system: System, job: ServeJob, options: ServeOptions, layouts: Layouts, *, devices: int, held: Ints
+) -> Outcome:
+    """Every layout judged. Numbers of the system and of the job may be columns, one value a row.
+
+    devices: powered, and so paid for.   held: bytes on the fullest rank, from `held_bytes` or a ledger.
+    """
+    replicas = layouts.degree("replicas")
+    mean = estimate_step(model, system, layouts, decode(job.context, job.new_tokens), options.assumptions)
+    service = mean.total_s * job.new_tokens
+    last = money.finish_s(service, -(-job.sessions // replicas))
+    count = money.on_time_count(service, replicas, job.sessions, job.deadline)
+    occupied = money.occupied_gpu_s(devices, last)
+    fits = held <= system.accelerator.memory
+    return Outcome(
         service_s=service,
         last_finish_s=last,
         on_time_count=count,
         cost_gpu_s=occupied,
         cost_per_on_time_gpu_s=money.per_on_time_gpu_s(occupied, count),
-        needed=needed,
-        valid=valid,
         fits=fits,
-        eligible=fits & (count >= max(needed, 1)),
+        eligible=fits & (count >= np.maximum(needed_sessions(job), 1)),
     )
+
+
+def held_bytes(model: Model, job: ServeJob, options: ServeOptions, layouts: Layouts) -> Ints:
+    """Bytes on the fullest rank of every layout; sessions and context may be columns."""
+    return serving_ledger(
+        model,
+        layouts,
+        sessions=-(-job.sessions // layouts.degree("replicas")),
+        tokens=job.last_position,
+        workspace_bytes=options.workspace,
+        capacity_bytes=0,  # only what is held counts here
+    ).total
+
+
+def needed_sessions(job: ServeJob) -> Any:
+    """Sessions that must be on time: the share of them all, rounded up."""
+    share = Fraction(str(job.on_time))
+    return -(-share.numerator * job.sessions // share.denominator)
+
+
+def powered_nodes(system: System, options: ServeOptions) -> int:
+    """Boxes that the power budget carries; all of them without one. Raises SYS011 when a box's power is not known."""
+    if options.power_budget is None:
+        return system.nodes
+    if not system.node_power:
+        cause = f"--power-budget: {system.name} does not say what a box draws"
+        raise SystemSpecError(11, cause, "--set system.node_power=10.2kW, or add node_power to its file")
+    return money.powered_nodes(options.power_budget, options.power_base, system.node_power)
 
 
 def one_step_s(model: Model, system: System, layouts: Layouts, job: ServeJob, options: ServeOptions) -> float:
@@ -173,18 +246,21 @@ def _tried(fixed: Mapping[str, Any], axis: str, degrees: list[int]) -> list[int]
 
 
 def _with_devices(
-    model: Model, system: System, layouts: Layouts, room: Ints, fixed: Mapping[str, Any]
+    model: Model, system: System, layouts: Layouts, room: Ints, options: ServeOptions
 ) -> list[Broken | None]:
-    """The first broken rule of each row; LAY002 where the rules hold and the devices do not suffice."""
+    """The first broken rule of each row; LAY002 for want of devices, LAY021 for want of power."""
     found = first_broken(model, layouts, system.devices)
-    wanted = int(fixed.get("replicas", 1))
+    wanted = int(options.layout.get("replicas", 1))
+    unbounded = instances(instance_size(layouts), system.nodes, system.devices_per_node)
     for row in np.flatnonzero(room < wanted).tolist():
-        if found[row] is None:
-            layout = replace(layouts.row(row), replicas=wanted)
-            cause = (
-                f"{layout.id} needs {layout.world_size} devices in whole boxes, and {system.name} has {system.devices}"
-            )
-            found[row] = Broken(
-                code="LAY002", reason=cause, nearest=f"replicas={int(room[row])}" if room[row] else None
-            )
+        if found[row] is not None:
+            continue
+        layout = replace(layouts.row(row), replicas=wanted)
+        code, have = "LAY002", f"{system.name} has {system.devices}"
+        if unbounded[row] >= wanted:
+            carried = powered_nodes(system, options) * system.devices_per_node
+            code, have = OUT_OF_POWER, f"the power budget carries {carried}"
+        cause = f"{layout.id} needs {layout.world_size} devices in whole boxes, and {have}"
+        nearest = f"replicas={int(room[row])}" if room[row] else None
+        found[row] = Broken(code=code, reason=cause, nearest=nearest)
     return found

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.errors import JobError, LayoutError
-from meshwright.base.units import Bytes, Tokens
+from meshwright.base.units import Bytes, Tokens, Watts
 from meshwright.cost.estimate import compute_formats
 from meshwright.cost.memory import state_bytes_per_token
 from meshwright.job.serve import check_range
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 WORKSPACE: Final = Bytes(2 * 2**30)
 """Kept free on every device unless said otherwise: the reserve of chapter "Supernodes", section 6.1.2 (assumed)."""
+NO_WATTS: Final = Watts(0.0)
 NO_TOKENS: Final = Tokens(0)
 _MOST_STATE: Final = 2**61
 _MOST_WORKSPACE: Final = 2**60

@@ -90,7 +90,7 @@ def layer_bytes(model: Model, context: Tokens) -> LayerBytes:
         feed_forward=total - attention,
         layer=total,
         head=int(model.format_of(head).stored_bytes(head.shape)),
-        kv_read=decode(context, 1).attended(model.kinds[0].mixer.window) * state * model.kv.bits // 8,
+        kv_read=int(decode(context, 1).attended(model.kinds[0].mixer.window)) * state * model.kv.bits // 8,
     )
 
 

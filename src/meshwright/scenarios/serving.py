@@ -8,7 +8,7 @@ to.
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,12 +18,22 @@ from meshwright.base.result import Basis, Candidate, Lever, Result, Source, Verd
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.collectives import check_choice
 from meshwright.cost.estimate import compute_formats
+from meshwright.cost.money import finish_s, turns
 from meshwright.job.serve import ServeJob, checked
 from meshwright.layout.layout import Layout
 from meshwright.layout.placement import instance_size
 from meshwright.model.model import Model
+from meshwright.scenarios._serving_faults import curve, fault_table
+from meshwright.scenarios._serving_flips import MOST_LAYOUTS, SPAN, flips
 from meshwright.scenarios._serving_rows import candidates
-from meshwright.scenarios._serving_table import Objective, ServeOptions, ServingTable, one_step_s, serving_table
+from meshwright.scenarios._serving_table import (
+    OUT_OF_POWER,
+    Objective,
+    ServeOptions,
+    ServingTable,
+    one_step_s,
+    serving_table,
+)
 from meshwright.scenarios._shared import (
     block_warning,
     check_resident,
@@ -53,7 +63,7 @@ LEFT_OUT: Final = (
     "algorithms that know the topology: a group across boxes pays its slowest link in every round (no lower bound)",
     "layouts that were not enumerated: only replicas x tp x pp (x ep over the tp ranks) on whole boxes",
     "batched decode: fifo runs one session at a time per replica, so pp shortens no session",
-    "where the answer flips: flips are not searched",
+    f"flips beyond a factor {SPAN:g} of a parameter's value, of two at once, or among over {MOST_LAYOUTS} layouts",
 )
 STAGED_LEFT_OUT: Final = "contention for host memory: devices of a box have no peer-to-peer path and stage through it"
 EXPERTS_LEFT_OUT: Final = "skewed routing: tokens choose experts uniformly; one token pays its expected busiest group"
@@ -83,12 +93,14 @@ def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOption
         defaulted=model.defaulted,
         best=best,
         candidates=found,
+        flips=flips(model, system, job, chosen, table) if chosen.flips == "search" and table.valid.any() else (),
         sensitivity=() if best is None else _sensitivity(model, system, job, chosen, table, ranked, best),
         warnings=_warnings(model, job, best, found),
         notes=(*model.notes, *rate_notes(model, system)),
         not_modelled=_left_out(model, system),
         sources=_sources(model, system, found),
         basis=_BASIS,
+        body={"curves": _curves(system, job, chosen, table, ranked)} if job.deadline_from is not None else {},
         next_commands=_next(job, best),
     )
 
@@ -114,7 +126,8 @@ def _refuse_if_none_is_valid(table: ServingTable) -> None:
     if broken is None:
         ranks = table.layouts.degree("tp")[row]
         raise CollectiveError(2, f"the chosen all_reduce does not take {ranks} ranks", "--all-reduce auto")
-    raise rule_error(broken)
+    if broken.code != OUT_OF_POWER:  # that is an answer, "no", not a fault of the question
+        raise rule_error(broken)
 
 
 def _ranked(table: ServingTable, objective: Objective | None) -> list[int]:
@@ -138,6 +151,23 @@ def _warnings(model: Model, job: ServeJob, best: Candidate | None, found: tuple[
         text = "only some groups have an archived all_reduce: measured times rank beside lower bounds by formula"
         own += (f"{text}, which favours the layouts without an archive",)
     return own
+
+
+def _curves(
+    system: System, job: ServeJob, options: ServeOptions, table: ServingTable, ranked: list[int]
+) -> list[dict[str, Any]]:
+    """Cost per on-time session against the deadline, for every layout that fits, with and without the fault."""
+    faulted = None if options.fault is None else fault_table(system, job, options.fault, table)
+    plain = finish_s(table.service_s[:, None], turns(table.layouts.degree("replicas"), job.sessions))
+    return [
+        {
+            "id": table.rows[row].id,
+            "points": curve(job, table, plain, row),
+            "with_fault": None if faulted is None else curve(job, table, faulted.finish_s, row),
+        }
+        for row in ranked
+        if table.fits[row]
+    ]
 
 
 def _sensitivity(  # noqa: PLR0917 - the four nouns and what was made of them
@@ -187,8 +217,10 @@ def _verdict(model: Model, system: System, job: ServeJob, table: ServingTable, b
 
 
 def _least(table: ServingTable) -> str:
-    """The valid layout that needs the least memory."""
+    """The valid layout that needs the least memory, or the power that leaves none."""
     valid = np.flatnonzero(table.valid)
+    if not len(valid):
+        return next(item.reason for item in table.broken if item is not None and item.code == OUT_OF_POWER)
     row = int(valid[np.argmin(table.ledger.total[valid])])
     return f"{table.rows[row].id} still needs {show_bytes(float(table.ledger.total[row]))} a device"
 

@@ -54,6 +54,9 @@ class System:
     scale_out: Link | None = None
     nics_per_node: int = 0
     peer_to_peer: bool = True
+    fault_domains: Mapping[str, tuple[tuple[int, ...], ...]] = field(
+        default_factory=dict[str, tuple[tuple[int, ...], ...]]
+    )
     node_power: Watts | None = None
     host: Host | None = None
     note: str = ""

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from meshwright.base.numbers import Ints
+
+Count: TypeAlias = int | Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,31 +23,31 @@ class Batch:
 
     rows: int
     steps: int
-    start: int
+    start: Count
 
     @property
     def sampled(self) -> int:
         """Rows that go through the head each step: the last one only."""
         return 1
 
-    def attended(self, window: int | None) -> int:
+    def attended(self, window: int | None) -> Count:
         """Cached positions read over all steps by a layer with this window, each at least once a step.
 
         Decode step j reads min(window, start + j + 1); a prompt reads itself and what its first row can still see.
         """
         if self.rows == 1:
             return _sum_of_minima(self.start + 1, self.start + self.steps, window)
-        before = self.start if window is None else min(self.start, window - 1)
+        before = self.start if window is None else np.minimum(self.start, window - 1)
         return (before + self.rows) * self.steps
 
-    def pairs(self, window: int | None) -> int:
+    def pairs(self, window: int | None) -> Count:
         """(query, key) pairs over all steps: each row sees itself and what is before it, within the window."""
         if self.rows == 1:
             return self.attended(window)
         return _sum_of_minima(self.start + 1, self.start + self.rows, window) * self.steps
 
 
-def decode(context: int, steps: int) -> Batch:
+def decode(context: Count, steps: int) -> Batch:
     """`steps` decode steps of one session that has `context` positions cached before the first.
 
     The new token's own key and value are read with the rest: step j reads context + j + 1 positions. Source: chapter
@@ -54,11 +61,10 @@ def prefill(tokens: int) -> Batch:
     return Batch(rows=tokens, steps=1, start=0)
 
 
-def _sum_of_minima(first: int, last: int, window: int | None) -> int:
-    """Sum of min(window, n) for n from first to last."""
-    if window is None or last <= window:
+def _sum_of_minima(first: Count, last: Count, window: int | None) -> Count:
+    """Sum of min(window, n) for n from first to last: whole numbers or columns of them."""
+    if window is None:
         return (first + last) * (last - first + 1) // 2
-    if first > window:
-        return window * (last - first + 1)
-    below = (first + window) * (window - first + 1) // 2
-    return below + window * (last - window)
+    inside = np.maximum(np.minimum(last, window) - first + 1, 0)
+    below = (2 * first + inside - 1) * inside // 2
+    return below + window * (last - first + 1 - inside)

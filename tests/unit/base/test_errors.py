@@ -38,6 +38,8 @@ MEANING = {
     "JOB001": "sizes of a job out of range",
     "JOB002": "a deadline that is not above zero",
     "JOB003": "sessions that miss their deadline",
+    "JOB004": "a fault that is not spelled as one",
+    "JOB005": "a part that the system does not have",
     "LAY001": "a layout field that is unknown or out of range",
     "LAY002": "more devices than the system has",
     "LAY003": "tp does not divide the attention heads",
@@ -51,6 +53,7 @@ MEANING = {
     "LAY012": "an axis that the plan has no time model for",
     "LAY013": "too many layouts to list",
     "LAY020": "memory that does not suffice",
+    "LAY021": "power that does not suffice",
     "MOD001": "an unknown model",
     "MOD002": "an unknown family",
     "MOD003": "a config without a model_type",
@@ -78,6 +81,7 @@ MEANING = {
     "SYS008": "a part that a system does not name",
     "SYS009": "a rate or a memory of zero",
     "SYS010": "several systems where one is taken",
+    "SYS011": "a box whose power is not known",
 }
 """One meaning a code. A new code is listed here; a code whose meaning changes is a new code."""
 

@@ -21,10 +21,11 @@ from meshwright.cli.options import (
     workspace_option,
 )
 from meshwright.cli.show import show
-from meshwright.job.serve import ServeJob
+from meshwright.job.faults import read_fault
+from meshwright.job.serve import ServeJob, read_deadline
 from meshwright.scenarios.serving import ServeOptions, plan_serve
 
-_JOB: Final = ("sessions", "context", "new_tokens", "deadline", "on_time", "discipline")
+_JOB: Final = ("sessions", "context", "new_tokens", "on_time", "discipline")
 
 
 @click.group("plan")
@@ -38,13 +39,20 @@ def command() -> None:
 @click.option("--sessions", type=int, required=True, help="Sessions that arrive together.")
 @click.option("--context", required=True, help="Tokens cached per session before the first step, as in 32K.")
 @click.option("--new-tokens", required=True, help="Tokens each session generates.")
-@click.option("--deadline", default=None, help="From arrival to a session's last token, as in 130ms.")
+@click.option("--deadline", default=None, help="To a session's last token, as in 130ms; A..B for a curve.")
 @click.option("--on-time", default="100%", show_default=True, help="Share of sessions that must meet the deadline.")
 @click.option("--discipline", type=click.Choice(["fifo"]), default="fifo", show_default=True)
 @click.option("--all-reduce", default="auto", show_default=True, help="auto, measured, or an algorithm by name.")
+@click.option("--all-reduce-time", default=None, help="Seconds of one all_reduce in every group, as in 12us.")
 @click.option("--weight-reads", type=click.Choice(["strict", "even"]), default="strict", show_default=True)
 @workspace_option
-@click.option("--objective", type=click.Choice(["cost", "latency"]), default=None, help="[cost with a deadline]")
+@click.option(
+    "--objective", type=click.Choice(["cost", "latency", "throughput"]), default=None, help="[cost with a deadline]"
+)
+@click.option("--power-budget", default=None, help="Of all boxes together, as in 30kW: whole boxes beyond it are off.")
+@click.option("--power-base", default="0W", show_default=True, help="What draws beside the boxes.")
+@click.option("--fault", default=None, metavar="PART=N,at=T,stall=T", help="A part stops: card, node, or a domain.")
+@click.option("--flips", type=click.Choice(["search", "none"]), default="search", show_default=True)
 @click.option("--basis", type=click.Choice(["datasheet"]), default="datasheet", show_default=True)
 @layout_option
 @set_option
@@ -52,8 +60,11 @@ def command() -> None:
 def serve(model: ModelChoice, system: str, settings: tuple[str, ...], output: Output, layout: str, **given: Any) -> int:
     """Which layout serves these sessions in time at least cost, and what each other layout would do."""
     changes = split_settings(settings, ("model", "system", "job", "layout"))
-    job = build(ServeJob, {name: given.pop(name) for name in _JOB}, "job")
-    options = build(ServeOptions, {**given, "layout": fixed_of(layout, changes["layout"])}, "plan serve")
+    deadline, fault = read_deadline(given.pop("deadline")), given.pop("fault")
+    job = build(ServeJob, {**{name: given.pop(name) for name in _JOB}, **deadline}, "job")
+    stops = None if fault is None else read_fault(fault)
+    given |= {"fault": stops, "layout": fixed_of(layout, changes["layout"])}
+    options = build(ServeOptions, given, "plan serve")
     read, on = model_of(model, changes["model"]), system_of(system, changes["system"])
     result = plan_serve(read, on, changed(job, changes["job"]), options)
     return show(retyped(result, model, system, settings, given["workspace"]), output)

@@ -1,0 +1,187 @@
+"""Where does the chosen layout change? A plan's inputs go in; every flip of every parameter comes out.
+
+All values of a parameter are tried at once: each is one more block of rows of the same column table, with the system's
+or the job's number as a column. A flip is a value at which another layout, or none, becomes the choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from meshwright.base.numbers import Floats, Ints
+from meshwright.job.serve import MOST_SESSIONS, MOST_TOKENS, ServeJob
+from meshwright.layout.layouts import Layouts
+from meshwright.model.model import Model
+from meshwright.scenarios._serving_table import Objective, Outcome, ServeOptions, ServingTable, held_bytes, outcome
+from meshwright.search.flips import Change, changes, real, whole
+from meshwright.system.system import System
+
+SPAN: Final = 32.0
+MOST_LAYOUTS: Final = 400
+_MOST_ROWS: Final = 6_000
+_LEAST_VALUES: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter to vary. name: a `--set` path or a flag.   put: the nouns with it as a column of values."""
+
+    name: str
+    unit: str
+    now: float
+    divide: Callable[[Floats], Floats]
+    put: Callable[[System, ServeJob, ServeOptions, Any], tuple[System, ServeJob, ServeOptions]]
+    low: float
+    high: float
+
+
+def flips(
+    model: Model, system: System, job: ServeJob, options: ServeOptions, table: ServingTable
+) -> tuple[Mapping[str, Any], ...]:
+    """Every flip within a factor `SPAN` of each parameter's present value; none beyond `MOST_LAYOUTS` valid layouts."""
+    rows = np.flatnonzero(table.valid)
+    if len(rows) > MOST_LAYOUTS:
+        return ()
+    layouts = table.layouts.take(rows)
+    ids = np.array([table.rows[row].id for row in rows.tolist()], dtype=object)
+    order = np.argsort(np.lexsort((np.argsort(np.argsort(ids)), layouts.degree("ep"))))
+    names: list[str | None] = [*ids.tolist(), None]
+    count = max(_LEAST_VALUES, _MOST_ROWS // max(len(rows), 1))
+
+    def found_for(parameter: Parameter) -> tuple[Change, ...]:
+        def choose(values: Floats) -> Ints:
+            blocks = Layouts(columns={name: np.tile(column, len(values)) for name, column in layouts.columns.items()})
+            on, asked, chosen = parameter.put(system, job, options, np.repeat(values, len(rows)))
+            held = np.tile(table.ledger.total[rows], len(values))
+            if asked is not job:
+                held = held_bytes(model, asked, options, blocks)
+            found = outcome(model, on, asked, chosen, blocks, devices=table.devices, held=held)
+            return _best(found, options.objective, np.tile(order, len(values)), len(rows))
+
+        grid = np.geomspace(parameter.low, parameter.high, count)
+        whole_grid = parameter.divide is whole
+        return changes(choose, parameter.divide, np.unique(np.round(grid)) if whole_grid else grid)
+
+    return tuple(
+        {
+            "parameter": parameter.name,
+            "value": int(change.value) if parameter.divide is whole else change.value,
+            "unit": parameter.unit,
+            "from": names[change.before],
+            "to": names[change.after],
+        }
+        for parameter in _parameters(system, job, options, table)
+        for change in found_for(parameter)
+    )
+
+
+def _best(found: Outcome, objective: Objective | None, order: Ints, rows: int) -> Ints:
+    """For each block of `rows` the eligible row of least goal, then last finish, then rank of its name; -1 for none."""
+    goal = found.cost_per_on_time_gpu_s if objective == "cost" else found.last_finish_s
+    left = found.eligible.reshape(-1, rows)
+    for score in (goal, found.last_finish_s, order):
+        cells = np.where(left, score.reshape(-1, rows), np.inf)
+        left &= cells == cells.min(axis=1, keepdims=True)
+    return np.where(left.any(axis=1), left.argmax(axis=1), -1)
+
+
+def _parameters(system: System, job: ServeJob, options: ServeOptions, table: ServingTable) -> list[Parameter]:
+    """What may be varied here: the job's numbers, the links that some group uses, the accelerator's."""
+    found = [
+        _of_job("sessions", job.sessions, "", MOST_SESSIONS),
+        _of_job("context", max(job.context, 1), "", MOST_TOKENS - job.new_tokens),
+        _of_accelerator(system, "memory_bandwidth", "B/s", real),
+        _of_accelerator(system, "memory", "B", whole),
+        *(_of_link(system, "scale_up", name, unit) for name, unit in (("latency", "s"), ("bandwidth", "B/s"))),
+    ]
+    if job.deadline is not None:
+        found.insert(0, _of_deadline(job.deadline))
+    if system.scale_out is not None and system.nodes > 1:
+        found += [_of_link(system, "scale_out", name, unit) for name, unit in (("latency", "s"), ("bandwidth", "B/s"))]
+    if options.all_reduce_time is not None:
+        found.append(_of_exchange(options.all_reduce_time))
+    else:
+        present = [exchange.seconds[table.valid] for message, exchange in table.first.exchanges if not message.boundary]
+        times = np.concatenate(present) if present else np.zeros(0)
+        times = times[np.isfinite(times) & (times > 0)]
+        if len(times):
+            found.append(_of_exchange(float(np.median(times))))
+    return found
+
+
+def _of_job(name: str, now: int, unit: str, most: int) -> Parameter:
+    return Parameter(
+        name=name,
+        unit=unit,
+        now=now,
+        divide=whole,
+        put=lambda system, job, options, values: (
+            system,
+            replace(job, **{name: values.astype(np.int64)}),
+            options,
+        ),
+        low=max(1.0, now // SPAN),
+        high=min(float(most), now * SPAN),
+    )
+
+
+def _of_deadline(now: float) -> Parameter:
+    return Parameter(
+        name="deadline",
+        unit="s",
+        now=now,
+        divide=real,
+        put=lambda system, job, options, values: (system, replace(job, deadline=values), options),
+        low=now / SPAN,
+        high=now * SPAN,
+    )
+
+
+def _of_exchange(now: float) -> Parameter:
+    return Parameter(
+        name="all-reduce-time",
+        unit="s",
+        now=now,
+        divide=real,
+        put=lambda system, job, options, values: (system, job, replace(options, all_reduce_time=values)),
+        low=now / SPAN,
+        high=now * SPAN,
+    )
+
+
+def _of_accelerator(system: System, name: str, unit: str, divide: Callable[[Floats], Floats]) -> Parameter:
+    now = float(getattr(system.accelerator, name))
+    return Parameter(
+        name=f"system.accelerator.{name}",
+        unit=unit,
+        now=now,
+        divide=divide,
+        put=lambda system, job, options, values: (
+            replace(system, accelerator=replace(system.accelerator, **{name: values})),
+            job,
+            options,
+        ),
+        low=now / SPAN,
+        high=now * SPAN,
+    )
+
+
+def _of_link(system: System, link: str, name: str, unit: str) -> Parameter:
+    now = float(getattr(getattr(system, link), name))
+    return Parameter(
+        name=f"system.{link}.{name}",
+        unit=unit,
+        now=now,
+        divide=real,
+        put=lambda system, job, options, values: (
+            replace(system, **{link: replace(getattr(system, link), **{name: values})}),
+            job,
+            options,
+        ),
+        low=now / SPAN,
+        high=now * SPAN,
+    )
