@@ -24,7 +24,13 @@ from meshwright.system import link
 from meshwright.workload import attention, messages
 
 UNITS = pint.UnitRegistry(None)
-for definition in ("byte = [information]", "flop = [work]", "second = [time]", "device = [device]"):
+for definition in (
+    "byte = [information]",
+    "flop = [work]",
+    "second = [time]",
+    "device = [device]",
+    "joule = [energy]",
+):
     UNITS.define(definition)
 
 BY_SUFFIX = {
@@ -35,7 +41,7 @@ BY_SUFFIX = {
     "_flops": "flop",
     "_s": "second",
     "_share": "",
-    "_w": "watt",
+    "_w": "joule / second",
     "_j": "joule",
     "_nodes": "",
     "_count": "",

@@ -110,11 +110,13 @@ def test_a_study_has_its_answer_and_its_source(answers):
 def test_inputs_are_enough_to_ask_again(answers):
     inputs = answers["plan serve"]["inputs"]
     assert inputs["job"] == {
-        "sessions": 4, "context": 32768, "new_tokens": 8, "deadline": 1.0, "on_time": 1.0, "discipline": "fifo",
+        "sessions": 4, "context": 32768, "new_tokens": 8, "deadline": 1.0, "deadline_from": None,
+        "on_time": 1.0, "discipline": "fifo",
     }  # fmt: skip
     assert inputs["options"] == {
         "objective": "cost", "all_reduce": "auto", "weight_reads": "strict", "workspace": 2 * 2**30,
-        "basis": "datasheet",
+        "basis": "datasheet", "all_reduce_time": None, "power_budget": None, "power_base": 0.0, "fault": None,
+        "flips": "search",
     }  # fmt: skip
     assert inputs["system"]["accelerator"]["memory"] == 80_000_000_000
     assert inputs["model"]["hidden"] == 5120

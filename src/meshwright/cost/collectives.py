@@ -64,8 +64,9 @@ class Exchange:
     measured: Coded[Measured | None]
 
 
-def given_exchange(seconds: float, count: int) -> Exchange:
+def given_exchange(seconds: float, group: Group) -> Exchange:
     """An exchange whose time the user states: no algorithm, no rounds, basis `assumed`."""
+    count = len(group.ranks)
     times = np.broadcast_to(np.asarray(seconds, dtype=np.float64), count)
     plain = formula_exchange(times, "given", np.zeros(count, dtype=np.int64))
     return replace(plain, basis=Coded(values=(Basis.ASSUMED,), codes=plain.basis.codes))

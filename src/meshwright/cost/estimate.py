@@ -216,9 +216,9 @@ def _exchange(
     sent = message.per_row_bytes * batch.rows
     if message.boundary:
         return _boundaries(system, layouts, float(sent), assumptions.efficiency)
-    if assumptions.all_reduce_s is not None:
-        return collectives.given_exchange(assumptions.all_reduce_s, len(layouts))
     group = group_along(system, layouts, message.axis, assumptions.efficiency)
+    if assumptions.all_reduce_s is not None:
+        return collectives.given_exchange(assumptions.all_reduce_s, group)
     return collectives.all_reduce(assumptions.all_reduce, group, sent, system)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import floor
 from typing import Any
 
 import numpy as np
 
-from meshwright.base.numbers import Floats, Ints, N
+from meshwright.base.numbers import Floats, Ints, N, floor, maximum
 
 
 def occupied_gpu_s(devices: int, last_finish_s: N) -> N:
@@ -29,12 +28,12 @@ def energy_j(power_w: N, occupied_s: N) -> N:
     return power_w * occupied_s
 
 
-def powered_nodes(budget_w: float, base_w: float, node_w: float) -> int:
-    """Whole boxes that a power budget carries beside a base load.
+def powered_nodes(budget_w: N, base_w: N, node_w: N) -> N:
+    """Whole boxes, one number or a column, that a power budget carries beside a base load.
 
     Source: chapter "Supernodes", equation 6-11.
     """
-    return max(0, floor((budget_w - base_w) / node_w))
+    return maximum(floor((budget_w - base_w) / node_w), 0)
 
 
 def turns(replicas: Ints, sessions: int) -> Ints:

@@ -197,7 +197,7 @@ def powered_nodes(system: System, options: ServeOptions) -> int:
     if not system.node_power:
         cause = f"--power-budget: {system.name} does not say what a box draws"
         raise SystemSpecError(11, cause, "--set system.node_power=10.2kW, or add node_power to its file")
-    return money.powered_nodes(options.power_budget, options.power_base, system.node_power)
+    return int(money.powered_nodes(options.power_budget, options.power_base, system.node_power))
 
 
 def one_step_s(model: Model, system: System, layouts: Layouts, job: ServeJob, options: ServeOptions) -> float:
@@ -256,11 +256,12 @@ def _with_devices(
         if found[row] is not None:
             continue
         layout = replace(layouts.row(row), replicas=wanted)
-        code, have = "LAY002", f"{system.name} has {system.devices}"
+        nearest = f"replicas={int(room[row])}" if room[row] else None
+        needs = f"{layout.id} needs {layout.world_size} devices in whole boxes, and"
         if unbounded[row] >= wanted:
             carried = powered_nodes(system, options) * system.devices_per_node
-            code, have = OUT_OF_POWER, f"the power budget carries {carried}"
-        cause = f"{layout.id} needs {layout.world_size} devices in whole boxes, and {have}"
-        nearest = f"replicas={int(room[row])}" if room[row] else None
-        found[row] = Broken(code=code, reason=cause, nearest=nearest)
+            found[row] = Broken(code="LAY021", reason=f"{needs} the power budget carries {carried}", nearest=nearest)
+        else:
+            reason = f"{needs} {system.name} has {system.devices}"
+            found[row] = Broken(code="LAY002", reason=reason, nearest=nearest)
     return found

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+import numpy as np
+
 from meshwright.base.errors import SystemSpecError
 from meshwright.base.parse import build, read_toml
 from meshwright.base.registry import Registry
@@ -101,7 +103,9 @@ def measured_time(op: str, system: System, nodes: int, ranks: int, message_bytes
 def _is_platform(table: Table, system: System) -> bool:
     link = system.scale_up if table.nodes == 1 else system.scale_out
     archived = read_link(table.link)
-    same_link = link is not None and (link.bandwidth, link.latency) == (archived.bandwidth, archived.latency)
+    same_link = link is not None and bool(
+        np.all((np.asarray(link.bandwidth) == archived.bandwidth) & (np.asarray(link.latency) == archived.latency))
+    )
     same_nics = table.nics_per_node is None or table.nics_per_node == system.nics_per_node
     return same_link and same_nics and table.accelerator == system.accelerator.id
 
