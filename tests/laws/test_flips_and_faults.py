@@ -142,3 +142,10 @@ def test_a_curve_starts_where_enough_sessions_are_on_time_and_falls():
         costs = [point["cost_per_on_time_gpu_s"] for point in entry["points"]]
         assert costs == sorted(costs, reverse=True)
         assert all(point["on_time_count"] >= 3 for point in entry["points"])
+
+
+def test_a_parameter_of_zero_has_no_flips_and_no_fault():
+    system = set_path(read_system("hgx-h100"), "scale_up.latency", "0s")
+    result = plan_serve(QWEN3_32B, system, CASES["chapter"][1], ServeOptions(all_reduce="ring"))
+    assert "system.scale_up.latency" not in {flip["parameter"] for flip in result.flips}
+    assert result.best.measures["fault"] is None

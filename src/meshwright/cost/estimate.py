@@ -226,7 +226,7 @@ def _boundaries(system: System, layouts: Layouts, sent_bytes: float, efficiency:
     """Mean seconds of one stage boundary: those between boxes pay the NIC, the others the link inside a box."""
     near = collectives.send_s(sent_bytes, system.scale_up.latency, system.scale_up.bandwidth * efficiency.link)
     far = near
-    if system.scale_out is not None:
+    if system.scale_out is not None and system.nics_per_node > 0:
         far = collectives.send_s(sent_bytes, system.nic_latency, system.nic_bandwidth * efficiency.link)
     outside = boundaries_outside(layouts, system.devices_per_node)
     crossings = np.maximum(layouts.degree("pp") - 1, 1)

@@ -110,7 +110,7 @@ def _parameters(system: System, job: ServeJob, options: ServeOptions, table: Ser
         times = times[np.isfinite(times) & (times > 0)]
         if len(times):
             found.append(_of_exchange(float(np.median(times))))
-    return found
+    return [item for item in found if 0 < item.low < item.high]
 
 
 def _of_job(name: str, now: int, unit: str, most: int) -> Parameter:
