@@ -22,7 +22,7 @@ from meshwright.system.system import System
 
 SPAN: Final = 32.0
 MOST_LAYOUTS: Final = 400
-_MOST_ROWS: Final = 6_000
+_MOST_ROWS: Final = 5_000
 _LEAST_VALUES: Final = 60
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from meshwright.base.numbers import Floats, Ints
 
-_PARTS: Final = 513
-_NARROW: Final = 1e-11
+_PARTS: Final = 257
+_NARROW: Final = 1e-10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +30,25 @@ class Change:
 
 
 def changes(choose: Callable[[Floats], Ints], divide: Callable[[Floats], Floats], grid: Floats) -> tuple[Change, ...]:
-    """Every change of `choose` that the grid shows, refined. divide: `real` or `whole`, by what values are."""
+    """Every change of `choose` that the grid shows, by value. divide: `real` or `whole`, by what values are.
+
+    All cells of one depth are asked about together.
+    """
     found: list[Change] = []
-    chosen = choose(grid)
-    for left in np.flatnonzero(chosen[1:] != chosen[:-1]).tolist():
-        inside = divide(grid[left : left + 2])
-        if len(inside) > 2:  # noqa: PLR2004 - the two ends
-            found += changes(choose, divide, inside)
-        else:
-            found.append(Change(value=float(inside[1]), before=int(chosen[left]), after=int(chosen[left + 1])))
-    return tuple(found)
+    cells = [grid]
+    while cells:
+        ends = np.cumsum([len(cell) for cell in cells])
+        chosen = np.split(choose(np.concatenate(cells)), ends[:-1])
+        deeper: list[Floats] = []
+        for cell, own in zip(cells, chosen, strict=True):
+            for left in np.flatnonzero(own[1:] != own[:-1]).tolist():
+                inside = divide(cell[left : left + 2])
+                if len(inside) > 2:  # noqa: PLR2004 - the two ends
+                    deeper.append(inside)
+                else:
+                    found.append(Change(value=float(inside[1]), before=int(own[left]), after=int(own[left + 1])))
+        cells = deeper
+    return tuple(sorted(found, key=lambda change: change.value))
 
 
 def real(ends: Floats) -> Floats:
