@@ -16,7 +16,15 @@ from meshwright.base.numbers import Floats, Ints
 from meshwright.job.serve import MOST_SESSIONS, MOST_TOKENS, ServeJob
 from meshwright.layout.layouts import Layouts
 from meshwright.model.model import Model
-from meshwright.scenarios._serving_table import Objective, Outcome, ServeOptions, ServingTable, held_bytes, outcome
+from meshwright.scenarios._serving_table import (
+    Objective,
+    Outcome,
+    ServeOptions,
+    ServingTable,
+    held_bytes,
+    outcome,
+    service_s,
+)
 from meshwright.search.flips import Change, changes, real, whole
 from meshwright.system.system import System
 
@@ -28,7 +36,10 @@ _LEAST_VALUES: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter to vary. name: a `--set` path or a flag.   put: the nouns with it as a column of values."""
+    """One parameter to vary. name: a `--set` path or a flag.   put: the nouns with it as a column of values.
+
+    moves: what must be computed again, `service` (times) and `held` (bytes); the rest is the plan's own.
+    """
 
     name: str
     unit: str
@@ -37,6 +48,7 @@ class Parameter:
     put: Callable[[System, ServeJob, ServeOptions, Any], tuple[System, ServeJob, ServeOptions]]
     low: float
     high: float
+    moves: frozenset[str] = frozenset({"service"})
 
 
 def flips(
@@ -57,9 +69,12 @@ def flips(
             blocks = Layouts(columns={name: np.tile(column, len(values)) for name, column in layouts.columns.items()})
             on, asked, chosen = parameter.put(system, job, options, np.repeat(values, len(rows)))
             held = np.tile(table.ledger.total[rows], len(values))
-            if asked is not job:
+            if "held" in parameter.moves:
                 held = held_bytes(model, asked, options, blocks)
-            found = outcome(model, on, asked, chosen, blocks, devices=table.devices, held=held)
+            service = np.tile(table.service_s[rows], len(values))
+            if "service" in parameter.moves:
+                service = service_s(model, on, asked, chosen, blocks)
+            found = outcome(on, asked, blocks, service, held, table.devices)
             return _best(found, options.objective, np.tile(order, len(values)), len(rows))
 
         grid = np.geomspace(parameter.low, parameter.high, count)
@@ -126,6 +141,7 @@ def _of_job(name: str, now: int, unit: str, most: int) -> Parameter:
         ),
         low=max(1.0, now // SPAN),
         high=min(float(most), now * SPAN),
+        moves=frozenset({"held"} if name == "sessions" else {"held", "service"}),
     )
 
 
@@ -138,6 +154,7 @@ def _of_deadline(now: float) -> Parameter:
         put=lambda system, job, options, values: (system, replace(job, deadline=values), options),
         low=now / SPAN,
         high=now * SPAN,
+        moves=frozenset(),
     )
 
 
@@ -167,6 +184,7 @@ def _of_accelerator(system: System, name: str, unit: str, divide: Callable[[Floa
         ),
         low=now / SPAN,
         high=now * SPAN,
+        moves=frozenset() if name == "memory" else frozenset({"service"}),
     )
 
 

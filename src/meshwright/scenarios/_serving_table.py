@@ -124,7 +124,8 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
     )
     first = estimate_step(model, system, layouts, decode(job.context, 1), options.assumptions)
     devices = nodes * system.devices_per_node
-    found = outcome(model, system, job, options, layouts, devices=devices, held=ledger.total)
+    service = service_s(model, system, job, options, layouts)
+    found = outcome(system, job, layouts, service, ledger.total, devices)
     valid = np.array([item is None for item in broken], dtype=np.bool_) & ~np.isnan(found.service_s)
     return ServingTable(
         layouts=layouts,
@@ -147,16 +148,15 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
     )
 
 
-def outcome(
-    model: Model, system: System, job: ServeJob, options: ServeOptions, layouts: Layouts, *, devices: int, held: Ints
+def outcome(  # noqa: PLR0917 - what decides
+    system: System, job: ServeJob, layouts: Layouts, service: Floats, held: Ints, devices: int
 ) -> Outcome:
     """Every layout judged. Numbers of the system and of the job may be columns, one value a row.
 
-    devices: powered, and so paid for.   held: bytes on the fullest rank, from `held_bytes` or a ledger.
+    service: from `service_s`.   held: bytes on the fullest rank, from `held_bytes` or a ledger.   devices: powered,
+    and so paid for.
     """
     replicas = layouts.degree("replicas")
-    mean = estimate_step(model, system, layouts, decode(job.context, job.new_tokens), options.assumptions)
-    service = mean.total_s * job.new_tokens
     last = money.finish_s(service, -(-job.sessions // replicas))
     count = money.on_time_count(service, replicas, job.sessions, job.deadline)
     occupied = money.occupied_gpu_s(devices, last)
@@ -170,6 +170,12 @@ def outcome(
         fits=fits,
         eligible=fits & (count >= np.maximum(needed_sessions(job), 1)),
     )
+
+
+def service_s(model: Model, system: System, job: ServeJob, options: ServeOptions, layouts: Layouts) -> Floats:
+    """Seconds one session takes alone on every layout; links, rates and the context may be columns."""
+    mean = estimate_step(model, system, layouts, decode(job.context, job.new_tokens), options.assumptions)
+    return mean.total_s * job.new_tokens
 
 
 def held_bytes(model: Model, job: ServeJob, options: ServeOptions, layouts: Layouts) -> Ints:
