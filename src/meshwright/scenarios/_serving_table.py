@@ -22,7 +22,7 @@ from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.placement import instance_size, instances
 from meshwright.layout.rules import Broken, first_broken
 from meshwright.model.model import Model
-from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, has_experts
+from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, has_experts, smaller_degree
 from meshwright.search.candidates import combinations, divisors
 from meshwright.system.system import System
 from meshwright.workload.batches import decode
@@ -231,7 +231,8 @@ def _enumerate(model: Model, system: System, fixed: Mapping[str, Any]) -> Layout
         least = min(axes["tp"]) * min(axes["pp"])
         asked = ", ".join(f"{name}={value}" for name, value in fixed.items())
         cause = f"--layout {asked} needs {least} devices, and {system.name} has {system.devices}"
-        raise LayoutError(2, cause, "use more boxes (--on 'ID xN') or smaller degrees")
+        nearest = smaller_degree(model, system, int(fixed.get("pp", 1)))
+        raise LayoutError(2, cause, f"{nearest}, or more boxes (--on 'ID xN')")
     etp = np.maximum(made["tp"] // made["ep"], 1) if sparse else np.ones_like(made["tp"])
     made["etp"] = np.full_like(etp, fixed["etp"]) if "etp" in fixed else etp
     return columns(made)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from meshwright.base.errors import JobError, LayoutError
 from meshwright.base.units import Bytes, Tokens, Watts
 from meshwright.cost.estimate import compute_formats
 from meshwright.cost.memory import state_bytes_per_token
 from meshwright.job.serve import check_range
 from meshwright.layout.layout import Layout
-from meshwright.layout.layouts import table
+from meshwright.layout.layouts import columns, table
 from meshwright.layout.ownership import local_sizes
+from meshwright.layout.rules import keeps_all
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.model import block_weights
 from meshwright.system.facts import Facts
@@ -102,6 +105,16 @@ def check_resident(model: Model, sessions: int, tokens: int, workspace: int) -> 
         cause = f"{sessions} sessions of {tokens} tokens keep more than {_MOST_STATE} bytes"
         raise JobError(1, cause, "give fewer sessions, or shorter ones")
     check_range("workspace", workspace, 0, _MOST_WORKSPACE)
+
+
+def smaller_degree(model: Model, system: System, pp: int) -> str:
+    """What to type where a replica has more ranks than there are devices: the stages, or the widest tp they leave."""
+    if pp > system.devices:
+        return f"--layout pp={min(model.layers, system.devices)}"
+    degrees = np.arange(1, system.devices // pp + 1)
+    experts = degrees if has_experts(model) else np.ones_like(degrees)
+    kept = keeps_all(model, columns({"tp": degrees, "etp": experts}))
+    return f"--layout tp={degrees[kept].max(initial=1)}"
 
 
 def rule_error(broken: Broken) -> LayoutError:

@@ -26,6 +26,7 @@ from meshwright.scenarios._shared import (
     has_experts,
     position_warning,
     rule_error,
+    smaller_degree,
     sources_of,
     stated_model,
     stated_system,
@@ -130,7 +131,7 @@ def check_layout(model: Model, system: System, layout: Layout) -> None:
     room = int(instances(size, system.nodes, system.devices_per_node)[0])
     if room < layout.replicas:
         cause = f"{layout.id} needs {layout.world_size} devices, and {system.name} has {system.devices}"
-        raise LayoutError(2, cause, "use more boxes (--on 'ID xN') or smaller degrees")
+        raise LayoutError(2, cause, f"{smaller_degree(model, system, layout.pp)}, or more boxes (--on 'ID xN')")
 
 
 def _whole(model: Model, system: System, layout: Layout, ledger: Ledger) -> dict[str, Any]:

@@ -67,3 +67,11 @@ def test_what_cannot_be_laid_out_is_refused_by_code(change, code):
         _fit(**change)
     assert caught.value.code == code
     assert caught.value.fix
+
+
+@pytest.mark.parametrize(("change", "fix"), [({"tp": 16}, "tp=8"), ({"tp": 8, "pp": 4}, "tp=2"), ({"pp": 30}, "pp=8")])
+def test_too_few_devices_names_the_degree_that_they_hold(change, fix):
+    with pytest.raises(MeshwrightError) as caught:
+        _fit("Qwen/Qwen3-32B", **{"tp": 1, **change})
+    assert caught.value.code == "LAY002"
+    assert caught.value.fix.startswith(f"--layout {fix},")
