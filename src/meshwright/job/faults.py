@@ -27,9 +27,9 @@ class Fault:
 
 def read_fault(text: str) -> Fault:
     """A fault from its option text. Raises JOB004 for a malformed one, IO001..IO003 for a faulty time."""
-    parts = (part.partition("=") for part in text.split(","))
+    parts = [part.partition("=") for part in text.split(",")]
     pairs = {name.strip(): value.strip() for name, _, value in parts}
-    domains = [name for name in pairs if name not in _WORDS]
+    domains = [name.strip() for name, _, _ in parts if name.strip() not in _WORDS]
     absent = [name for name in _WORDS if name not in pairs]
     if absent or len(domains) != 1:
         what = f"has no {absent[0]}" if absent else f"names {len(domains)} parts"

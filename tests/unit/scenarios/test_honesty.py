@@ -4,12 +4,16 @@ import pytest
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.parse import set_path
+from meshwright.job.faults import read_fault
 from meshwright.job.serve import ServeJob
 from meshwright.model.reader import read_model
+from meshwright.scenarios._shared import position_warning
 from meshwright.scenarios.fit import FitOptions, fit, replica_layout
 from meshwright.scenarios.phases import decode_phase, expert_call, prefill_phase
 from meshwright.scenarios.serving import ServeOptions, plan_serve
 from meshwright.scenarios.tensor_parallel import kv_placement, tp_scaling
+from meshwright.system.accelerator import ACCELERATORS, read_accelerator
+from meshwright.system.link import read_link
 from meshwright.system.system import read_system
 
 SPARSE = (
@@ -120,3 +124,51 @@ def test_a_bare_rate_in_ones_own_file_could_be_double_and_is_refused(text, tmp_p
         read_system(str(file))
     assert caught.value.code == "SYS004"
     assert "value =" in caught.value.fix
+
+
+def test_positions_up_to_what_the_config_claims_are_not_warned_of():
+    model = read_model("Qwen/Qwen3-32B")
+    assert position_warning(model, 40960) == ()
+    assert "40961" in position_warning(model, 40961)[0]
+
+
+def test_late_layouts_are_ranked_by_how_many_sessions_they_save():
+    job = ServeJob(sessions=9, context=131064, new_tokens=8, deadline=0.13)
+    result = plan_serve(read_model("Qwen/Qwen3-32B"), read_system("hgx-h100"), job, ServeOptions(all_reduce="ring"))
+    late = [row.measures["on_time_count"] for row in result.candidates if row.fits]
+    assert result.verdict.answer == "no"
+    assert len(set(late)) > 1
+    assert late == sorted(late, reverse=True)
+
+
+def test_a_layout_too_large_names_the_smallest_instance_that_fits():
+    job = ServeJob(sessions=4, context=131064, new_tokens=8)
+    result = plan_serve(read_model("Qwen/Qwen3-32B"), read_system("hgx-h100"), job, ServeOptions())
+    excluded = {row.id: row.excluded for row in result.candidates}["replicas=8,tp=1,pp=1"]
+    assert excluded.limit == "capacity"
+    assert excluded.nearest == "replicas=4,tp=2,pp=1"
+
+
+def test_a_long_prompt_costs_the_same_however_the_experts_are_cut():
+    result = plan_serve(read_model("Qwen/Qwen3-30B-A3B"), read_system("hgx-h100"), JOB, ServeOptions())
+    rows = [row for row in result.candidates if row.layout["tp"] == 8]
+    times = [row.measures["prefill_time_s"] for row in rows]
+    assert {row.layout["ep"] for row in rows} == {1, 2, 4, 8}
+    assert max(times) == pytest.approx(min(times), rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "rate"), [("connectx-6", 25e9), ("connectx-7", 50e9), ("connectx-8", 100e9)])
+def test_a_nic_s_bytes_are_an_eighth_of_its_bits(name, rate):
+    assert read_link(name).bandwidth == rate
+
+
+@pytest.mark.parametrize("name", ACCELERATORS.names())
+def test_fp8_doubles_the_bf16_rate_where_there_is_one(name):
+    peak = read_accelerator(name).peak
+    assert "fp8" not in peak or peak["fp8"] == pytest.approx(2 * peak["bf16"], rel=0.02)  # L40S prints 362.05 and 733
+
+
+def test_a_fault_that_names_a_part_twice_is_refused():
+    with pytest.raises(MeshwrightError) as caught:
+        read_fault("card=0,card=1,at=1ms,stall=1ms")
+    assert caught.value.code == "JOB004"
