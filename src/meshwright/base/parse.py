@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from types import NoneType, UnionType
@@ -72,7 +72,15 @@ def build(cls: type[T], data: object, what: str) -> T:
     what: the place to name in errors. Raises IO001..003 (quantities), IO013 (a wrong or missing value) and IO015 (a key
     that no field has).
     """
-    resolved = _resolve(cls, data, what)
+    return _validated(cls, _resolve(cls, data, what, _quantity), what)
+
+
+def rebuild(cls: type[T], data: object, what: str) -> T:
+    """As `build`, from what a saved result states: its numbers are in SI units and bare. Raises IO013, IO015."""
+    return _validated(cls, _resolve(cls, data, what, lambda _dimension, value, _what: value), what)
+
+
+def _validated(cls: type[T], resolved: object, what: str) -> T:
     try:
         return cast("T", _adapter(cls).validate_python(resolved))
     except ValidationError as problem:
@@ -89,6 +97,13 @@ def set_path(record: T, path: str, text: str) -> T:
     return cast("T", _set(type(record), record, path.split("."), text, path))
 
 
+def put_path(record: T, path: str, value: object) -> T:
+    """`record` with the field at a dotted `path` replaced by a value of its type. Raises IO014 (no such field)."""
+    head, _, rest = path.partition(".")
+    inner = _child(record, head, path)
+    return _with(record, head, put_path(inner, rest, value) if rest else value)
+
+
 def get_path(record: object, path: str) -> object:
     """The value at a dotted `path` of dataclasses and mappings. Raises IO014."""
     value = record
@@ -102,9 +117,13 @@ def _set(hint: Any, record: Any, parts: Sequence[str], text: str, path: str) -> 
     inner = _child(record, head, path)
     child_hint = _child_hint(hint, record, head)
     value = _set(child_hint, inner, rest, text, path) if rest else build(child_hint, _literal(child_hint, text), path)
+    return _with(record, head, value)
+
+
+def _with(record: Any, name: str, value: object) -> Any:
     if is_dataclass(record):
-        return replace(cast("Any", record), **{head: value})
-    return {**cast("Mapping[str, Any]", record), head: value}
+        return replace(cast("Any", record), **{name: value})
+    return {**cast("Mapping[str, Any]", record), name: value}
 
 
 def _child(record: Any, part: str, path: str) -> Any:
@@ -140,32 +159,32 @@ def _literal(hint: Any, text: str) -> object:
         return text
 
 
-def _resolve(hint: Any, value: Any, what: str) -> Any:
+def _resolve(hint: Any, value: Any, what: str, quantity: Callable[[str, Any, str], Any]) -> Any:
     """Replace unit text by numbers, following the types; refuse unknown keys. The rest is pydantic's to check."""
     bare = _bare(hint)
     if value is None or bare is Any:
         return value
     if bare in DIMENSIONS:
-        return _quantity(DIMENSIONS[bare], value, what)
+        return quantity(DIMENSIONS[bare], value, what)
     if is_dataclass(bare) and isinstance(value, Mapping):
-        return _resolve_record(bare, cast("Mapping[str, Any]", value), what)
+        return _resolve_record(bare, cast("Mapping[str, Any]", value), what, quantity)
     origin, arguments = get_origin(bare), get_args(bare)
     if origin is tuple and isinstance(value, Sequence) and not isinstance(value, str) and arguments:
         items = cast("Sequence[Any]", value)
-        return [_resolve(arguments[0], item, f"{what}[{index}]") for index, item in enumerate(items)]
+        return [_resolve(arguments[0], item, f"{what}[{index}]", quantity) for index, item in enumerate(items)]
     if isinstance(value, Mapping) and len(arguments) == _ARGUMENTS_OF_A_MAPPING:
         pairs = cast("Mapping[str, Any]", value)
-        return {key: _resolve(arguments[1], item, f"{what}.{key}") for key, item in pairs.items()}
+        return {key: _resolve(arguments[1], item, f"{what}.{key}", quantity) for key, item in pairs.items()}
     return cast("Any", value)
 
 
-def _resolve_record(cls: Any, data: Mapping[str, Any], what: str) -> Any:
+def _resolve_record(cls: Any, data: Mapping[str, Any], what: str, quantity: Callable[[str, Any, str], Any]) -> Any:
     hints = _hints(cls)
     known = [item.name for item in fields(cls)]
     for key in data:
         if key not in hints or key not in known:
             raise FileError(15, f"{what}: there is no field {key!r}", suggest(str(key), known))
-    return {key: _resolve(hints[key], value, f"{what}.{key}") for key, value in data.items()}
+    return {key: _resolve(hints[key], value, f"{what}.{key}", quantity) for key, value in data.items()}
 
 
 def _quantity(dimension: str, value: Any, what: str) -> float | int:

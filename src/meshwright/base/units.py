@@ -111,6 +111,15 @@ def parse_quantity(text: str | float, dimension: str, what: str = "value") -> fl
     return float(Fraction(number) * scale)
 
 
+def parse_any(text: str, what: str = "value") -> float:
+    """Read `text` by whatever unit it states, in SI base units; a bare number is itself. Raises IO001..IO003."""
+    number, unit = _split(text, what)
+    scale = next((table[unit] for table in _UNITS.values() if unit in table), Fraction(1) if not unit else None)
+    if scale is None:
+        raise FileError(2, f"{what}: {unit!r} is not a unit", "write a unit such as GB, ms or TB/s")
+    return float(Fraction(number) * scale)
+
+
 def _split(text: str, what: str) -> tuple[str, str]:
     match = _NUMBER.match(text)
     if match is None:

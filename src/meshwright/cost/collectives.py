@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 import numpy as np
 
 from meshwright.base.errors import CollectiveError, suggest
-from meshwright.base.numbers import N
+from meshwright.base.numbers import N, is_nan, where
 from meshwright.base.registry import Registry
 from meshwright.base.result import Basis
+from meshwright.base.traced import formula, stated, values
 from meshwright.system.calibrations import Measured, measured_time
 from meshwright.system.system import System
 
@@ -67,11 +68,12 @@ class Exchange:
 def given_exchange(seconds: float, group: Group) -> Exchange:
     """An exchange whose time the user states: no algorithm, no rounds, basis `assumed`."""
     count = len(group.ranks)
-    times = np.broadcast_to(np.asarray(seconds, dtype=np.float64), count)
+    times = np.broadcast_to(np.asarray(seconds), count)
     plain = formula_exchange(times, "given", np.zeros(count, dtype=np.int64))
     return replace(plain, basis=Coded(values=(Basis.ASSUMED,), codes=plain.basis.codes))
 
 
+@formula
 def rounds_s(rounds: Any, latency_s: N, round_bytes: N, bandwidth_bytes_per_s: N) -> N:
     """Seconds of rounds that follow each other, each waiting for its own send: alpha + bytes / bandwidth a round.
 
@@ -80,18 +82,21 @@ def rounds_s(rounds: Any, latency_s: N, round_bytes: N, bandwidth_bytes_per_s: N
     return start_up_s(rounds, latency_s) + transfer_s(rounds, round_bytes, bandwidth_bytes_per_s)
 
 
+@formula
 def start_up_s(rounds: Any, latency_s: N) -> N:
-    """The part of `rounds_s` that bandwidth does not change. Source: as `rounds_s`."""
+    """The part of `rounds_s` that bandwidth does not change. Source: chapter "Supernodes", equations 6-9 and 6-10."""
     return latency_s * rounds
 
 
+@formula
 def transfer_s(rounds: Any, round_bytes: N, bandwidth_bytes_per_s: N) -> N:
-    """The part of `rounds_s` that latency does not change. Source: as `rounds_s`."""
+    """The part of `rounds_s` that latency does not change. Source: chapter "Supernodes", equations 6-9 and 6-10."""
     return round_bytes / bandwidth_bytes_per_s * rounds
 
 
+@formula
 def send_s(message_bytes: N, latency_s: N, bandwidth_bytes_per_s: N) -> N:
-    """Seconds of one message between two ranks: one round. Source: as `rounds_s`."""
+    """Seconds of one message between two ranks: one round. Source: chapter "Supernodes", equation 6-9."""
     return rounds_s(1, latency_s, message_bytes, bandwidth_bytes_per_s)
 
 
@@ -139,7 +144,7 @@ def _fastest(names: tuple[str, ...], group: Group, message_bytes: int) -> Exchan
     if len(found) == 1:
         return found[0]
     times = np.stack([item.seconds for item in found])
-    best = np.argmin(np.where(np.isnan(times), np.inf, times), axis=0)
+    best = np.argmin(np.where(is_nan(times), np.inf, values(times)), axis=0)
     rows = np.arange(len(best))
     return Exchange(
         seconds=times[best, rows],
@@ -153,26 +158,31 @@ def _fastest(names: tuple[str, ...], group: Group, message_bytes: int) -> Exchan
 def _by_formula(name: str, group: Group, message_bytes: int) -> Exchange:
     program = COLLECTIVES.module(name)
     rounds = cast("Ints", program.rounds(group.ranks))
-    sent = cast("Floats", program.round_bytes(group.ranks, float(message_bytes)))
+    sent = cast("Floats", program.round_bytes(group.ranks, message_bytes * 1.0))
     seconds = rounds_s(rounds, group.latency_s, sent, group.bandwidth_bytes_per_s)
-    return formula_exchange(np.where(program.permits(group.ranks), seconds, np.nan), name, rounds)
+    return formula_exchange(where(program.permits(group.ranks), seconds, np.nan), name, rounds)
 
 
 def _measured(otherwise: Exchange, group: Group, message_bytes: int, system: System) -> Exchange:
     """The archived time of each distinct (boxes, ranks), where there is one."""
-    base = int(group.ranks.max(initial=0)) + 1
-    keys, place = np.unique(group.nodes * base + group.ranks, return_inverse=True)
+    ranks = values(group.ranks)
+    base = int(ranks.max(initial=0)) + 1
+    keys, place = np.unique(values(group.nodes) * base + ranks, return_inverse=True)
     archive = [
         measured_time("all_reduce", system, key // base, key % base, message_bytes)
         for key in cast("list[int]", keys.tolist())
     ]
     times: Floats = np.array([np.nan if item is None else item.time for item in archive])[place]
     known = ~np.isnan(times)
-    formula = otherwise.algorithm
+    archived = "; ".join(dict.fromkeys(item.source.title for item in archive if item is not None))
+    times = stated(times, group.ranks, "archived_all_reduce_s", basis=Basis.MEASURED, source=archived)
+    computed = otherwise.algorithm
     return Exchange(
-        seconds=np.where(known, times, otherwise.seconds),
-        algorithm=Coded(values=(*formula.values, MEASURED), codes=np.where(known, len(formula.values), formula.codes)),
-        rounds=np.where(known, 0, otherwise.rounds),
+        seconds=where(known, times, otherwise.seconds),
+        algorithm=Coded(
+            values=(*computed.values, MEASURED), codes=np.where(known, len(computed.values), computed.codes)
+        ),
+        rounds=where(known, np.zeros(1, dtype=np.int64), otherwise.rounds),
         basis=Coded(values=(Basis.FORMULA, Basis.MEASURED), codes=known.astype(np.int64)),
         measured=Coded(values=tuple(archive), codes=place),
     )

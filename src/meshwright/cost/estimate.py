@@ -6,10 +6,12 @@ There is one estimator and it works on columns; a single layout is a table of on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from meshwright.base.numbers import maximum, minimum, where
+from meshwright.base.traced import named
 from meshwright.cost import collectives
 from meshwright.cost.efficiency import DATASHEET, Efficiency
 from meshwright.cost.roofline import compute_s, matmul_flops, read_s, roofline_s
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from meshwright.system.system import System
     from meshwright.workload.batches import Batch
 
+_SOURCE: Final = 'chapter "Supernodes", equations 6-2 and 6-5'
 WeightReads: TypeAlias = Literal["strict", "even"]
 
 
@@ -79,22 +82,25 @@ def estimate_step(model: Model, system: System, layouts: Layouts, batch: Batch, 
     Source: chapter "Supernodes", equations 6-2 and 6-5.
     """
     work = tuple(_work(model, system, layouts, batch, item, assumptions) for item in operators(model))
-    local = _sum([item.seconds for item in work], len(layouts))
+    local = named(_sum([item.seconds for item in work], len(layouts)), "local_s")
     exchanges = tuple((item, _exchange(system, layouts, batch, item, assumptions)) for item in messages(model))
     merged = _sum([exchange.seconds * _calls(message, layouts) for message, exchange in exchanges], len(layouts))
-    return Step(work=work, exchanges=exchanges, local_s=local, exchange_s=merged, total_s=local + merged)
+    merged = named(merged, "exchange_s")
+    total = named(local + merged, "step_s", _SOURCE)
+    return Step(work=work, exchanges=exchanges, local_s=local, exchange_s=merged, total_s=total)
 
 
 def group_along(system: System, layouts: Layouts, axis: str, efficiency: Efficiency) -> collectives.Group:
     """The groups along an axis, with the slowest link between members of any of them."""
     outside = leaves_node(layouts, axis, system.devices_per_node)
-    slowest = np.minimum(system.scale_up.bandwidth, system.nic_bandwidth)
-    longest = np.maximum(system.scale_up.latency, system.nic_latency)
+    slowest: Any = minimum(system.scale_up.bandwidth, system.nic_bandwidth)
+    longest: Any = maximum(system.scale_up.latency, system.nic_latency)
+    near: Any = system.scale_up
     return collectives.Group(
         ranks=layouts.degree(axis),
         nodes=group_nodes(layouts, axis, system.devices_per_node),
-        latency_s=np.where(outside, longest, system.scale_up.latency),
-        bandwidth_bytes_per_s=np.where(outside, slowest, system.scale_up.bandwidth) * efficiency.link,
+        latency_s=where(outside, longest, near.latency),
+        bandwidth_bytes_per_s=where(outside, slowest, near.bandwidth) * efficiency.link,
     )
 
 
@@ -135,8 +141,8 @@ def _work(  # noqa: PLR0917 - the four nouns and an operator
         flops=work * operator.count,
         weight_bytes=weights * operator.count,
         state_bytes=state * operator.count,
-        seconds=roofline_s(work, rate, moved, memory) * operator.count,
-        compute_bound=compute_s(work, rate) > read_s(moved, memory),
+        seconds=named(roofline_s(work, rate, moved, memory) * operator.count, f"{operator.name}_s"),
+        compute_bound=np.asarray(compute_s(work, rate) > read_s(moved, memory)),
     )
 
 
@@ -145,7 +151,7 @@ def _matrix_work(
 ) -> tuple[Floats, Floats]:
     """FLOPs and weight bytes of one layer's product on the busiest rank, one step."""
     tensor = operator.weights[0]
-    rows = float(batch.sampled if operator.kind is None else batch.rows)
+    rows = 1.0 * (batch.sampled if operator.kind is None else batch.rows)
     if reads == "even":
         if operator.rows == "tokens":
             shards = layouts.degree("tp")
@@ -172,26 +178,24 @@ def _expert_load(operator: Operator, rows: int, layouts: Layouts) -> tuple[Float
     """
     groups = layouts.degree("ep")
     if rows == 1:
-        by_count = np.zeros(int(groups.max(initial=0)) + 1)
-        for count in np.flatnonzero(np.bincount(groups)).tolist():
-            by_count[count] = busiest_share(operator.experts, operator.top_k, count)
-        busiest = by_count[groups]
-        return busiest, busiest
+        distinct, place = np.unique(groups, return_inverse=True)
+        busiest = np.array([busiest_share(operator.experts, operator.top_k, count) for count in distinct.tolist()])
+        return busiest[place], busiest[place]
     read = distinct_experts(operator.experts, operator.top_k, rows) / groups
     return read, rows * operator.top_k / groups
 
 
-def _whole_bytes(model: Model, tensor: Tensor) -> int:
-    return int(model.format_of(tensor).stored_bytes(tensor.shape))
+def _whole_bytes(model: Model, tensor: Tensor) -> Any:
+    return model.format_of(tensor).stored_bytes(tensor.shape)
 
 
 def _column(values: Ints | int, layouts: Layouts) -> Floats:
-    return np.broadcast_to(np.asarray(values, dtype=np.float64), len(layouts))
+    return np.broadcast_to(np.asarray(values) * 1.0, len(layouts))
 
 
 def _attention_work(model: Model, layouts: Layouts, batch: Batch, operator: Operator) -> tuple[Floats, Floats]:
     """FLOPs and state bytes of one layer's attention on a rank: its query heads over the positions they see."""
-    heads = local_elements(operator.scores, layouts, "activations").astype(np.float64)
+    heads: Any = local_elements(operator.scores, layouts, "activations") * 1.0
     pairs, positions = batch.pairs(operator.window), batch.attended(operator.window)
     cached = np.zeros(len(layouts))
     for tensor in operator.state:
@@ -215,7 +219,7 @@ def _exchange(
 ) -> collectives.Exchange:
     sent = message.per_row_bytes * batch.rows
     if message.boundary:
-        return _boundaries(system, layouts, float(sent), assumptions.efficiency)
+        return _boundaries(system, layouts, sent * 1.0, assumptions.efficiency)
     group = group_along(system, layouts, message.axis, assumptions.efficiency)
     if assumptions.all_reduce_s is not None:
         return collectives.given_exchange(assumptions.all_reduce_s, group)
@@ -229,7 +233,7 @@ def _boundaries(system: System, layouts: Layouts, sent_bytes: float, efficiency:
     if system.scale_out is not None and system.nics_per_node > 0:
         far = collectives.send_s(sent_bytes, system.nic_latency, system.nic_bandwidth * efficiency.link)
     outside = boundaries_outside(layouts, system.devices_per_node)
-    crossings = np.maximum(layouts.degree("pp") - 1, 1)
+    crossings = maximum(layouts.degree("pp") - 1, 1)
     seconds: Floats = (near * (crossings - outside) + far * outside) / crossings
     return collectives.formula_exchange(seconds, "send_recv", np.ones(len(layouts), dtype=np.int64))
 
@@ -238,7 +242,7 @@ def _calls(message: Message, layouts: Layouts) -> Ints:
     """How often a step has the exchange; a group of one has none."""
     if message.boundary:
         return layouts.degree("pp") - 1
-    return np.where(layouts.degree(message.axis) > 1, message.count, 0)
+    return where(layouts.degree(message.axis) > 1, np.asarray(message.count), 0)
 
 
 def _sum(columns: list[Floats], count: int) -> Floats:

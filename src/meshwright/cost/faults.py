@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.base.numbers import Floats
+from meshwright.base.numbers import Floats, floor, where
+from meshwright.base.traced import formula
 from meshwright.layout.placement import instance_size
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def stopped(layouts: Layouts, cards: Sequence[int], devices_per_node: int) -> Bo
     return hit
 
 
+@formula
 def faulted_finish_s(service_s: Floats, turns: Ints, at_s: float, stall_s: float) -> Floats:
     """Finish of a session on a replica that stops at `at_s` and is back after `stall_s`.
 
@@ -46,5 +48,5 @@ def faulted_finish_s(service_s: Floats, turns: Ints, at_s: float, stall_s: float
     broadcast. Source: chapter "Supernodes", section 6.7.2. Leaves out setting up connections again.
     """
     plain = service_s * turns
-    done = np.floor(at_s / service_s)
-    return np.where(plain <= at_s, plain, at_s + stall_s + (turns - done) * service_s)
+    done = floor(at_s / service_s)
+    return where(plain <= at_s, plain, at_s + stall_s + (turns - done) * service_s)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from meshwright.base.numbers import maximum, minimum, where
+from meshwright.base.traced import named, values
 from meshwright.layout.ownership import fullest_sizes, local_elements, local_samples, sample_ways, stage_of_layers
 from meshwright.model.model import Model, block_weights, first_weights, last_weights
 from meshwright.model.tensors import Dim
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from meshwright.layout.layouts import Layouts
     from meshwright.model.tensors import Tensor
 
+_SOURCE: Final = 'chapter "Supernodes", equation 6-1'
 _UNLIMITED: Final = 2**62
 
 
@@ -50,17 +53,18 @@ def serving_ledger(
 
     `W + K + U <= C` on every rank. Source: chapter "Supernodes", equation 6-1.
     """
-    held = np.zeros((6, len(layouts)), dtype=np.int64)
     weights, session, token = _per_kind(model, layouts, tokens)
     ends = _ends(model, layouts)
+    held: Any = np.zeros((6, len(layouts)), dtype=np.result_type(weights, session, ends))
     resident = local_samples(sessions, layouts)
     room = capacity_bytes - workspace_bytes
     for stages, rows in _by_stages(layouts):
         counts, numbers = _stages(model, stages)
         per_stage = tuple(column[rows] @ counts[:, :-2].T for column in (weights, session, token))
-        fixed = per_stage[0] + ends[rows] @ counts[:, -2:].T
-        fullest = _fullest(fixed, per_stage[1] * resident[rows, None], numbers)
-        free = np.maximum(room - fixed, 0)
+        fixed = named(per_stage[0] + ends[rows] @ counts[:, -2:].T, "parameters_bytes")
+        cached = named(per_stage[1] * resident[rows, None], "kv_cache_bytes")
+        fullest = _fullest(fixed, cached, numbers)
+        free = maximum(room - fixed, 0)
         held[:, rows] = np.stack([*fullest, _room_for(free, per_stage[1]), _room_for(free, per_stage[2])])
     stage, parameters, kv_cache, total, max_sessions, max_tokens = held
     ways = sample_ways(layouts)
@@ -68,8 +72,8 @@ def serving_ledger(
         stage=stage,
         parameters=parameters,
         kv_cache=kv_cache,
-        workspace=np.full(len(layouts), workspace_bytes, dtype=np.int64),
-        total=total + workspace_bytes,
+        workspace=np.broadcast_to(np.asarray(workspace_bytes), len(layouts)),
+        total=named(total + workspace_bytes, "per_rank_bytes", _SOURCE),
         max_sessions=_times(max_sessions, ways),
         max_kv_tokens=_times(max_tokens, ways * layouts.degree("cp")),
     )
@@ -77,7 +81,7 @@ def serving_ledger(
 
 def _by_stages(layouts: Layouts) -> list[tuple[int, Ints]]:
     """The rows of each number of stages."""
-    stages = layouts.degree("pp")
+    stages = values(layouts.degree("pp"))
     order = np.argsort(stages, kind="stable")
     found, starts = np.unique(stages[order], return_index=True)
     parts = pairwise([*starts.tolist(), len(order)])
@@ -94,7 +98,8 @@ def stored_columns(model: Model, tensors: tuple[Tensor, ...], layouts: Layouts) 
     """Stored bytes of tensors on the fullest rank of their stage, one row a layout."""
     total = np.zeros(len(layouts), dtype=np.int64)
     for tensor in tensors:
-        total = total + model.format_of(tensor).stored_bytes(fullest_sizes(tensor, layouts))
+        stored: Any = np.asarray(model.format_of(tensor).stored_bytes(fullest_sizes(tensor, layouts)))
+        total = total + named(stored, f"{tensor.name}_bytes")
     return total
 
 
@@ -107,12 +112,12 @@ def _fullest(fixed: Ints, cached: Ints, numbers: Ints) -> tuple[Ints, Ints, Ints
 
 def _room_for(free: Ints, each: Ints) -> Ints:
     """How many of `each` bytes fit, on the stage with the least room; a stage that keeps no state does not bound it."""
-    counts = np.where(each > 0, free // np.maximum(each, 1), _UNLIMITED)
+    counts = where(each > 0, free // maximum(each, 1), np.full(1, _UNLIMITED))
     return counts.min(axis=1)
 
 
 def _times(count: Ints, ways: Ints) -> Ints:
-    return np.minimum(count, _UNLIMITED // ways) * ways
+    return minimum(count, _UNLIMITED // ways) * ways
 
 
 def _per_kind(model: Model, layouts: Layouts, tokens: int | Ints) -> tuple[Ints, Ints, Ints]:
@@ -122,10 +127,12 @@ def _per_kind(model: Model, layouts: Layouts, tokens: int | Ints) -> tuple[Ints,
     token: list[Ints] = []
     for kind, block in enumerate(model.kinds):
         window = block.mixer.window
-        kept = tokens if window is None else np.minimum(tokens, window)
-        weights.append(stored_columns(model, block_weights(model, kind), layouts))
-        session.append(_state_bytes(model, kind, layouts, kept) + _fixed_bytes(model, kind, layouts))
-        token.append(_state_bytes(model, kind, layouts, 1))
+        kept = tokens if window is None else minimum(tokens, window)
+        stored = stored_columns(model, block_weights(model, kind), layouts)
+        state = _state_bytes(model, kind, layouts, kept) + _fixed_bytes(model, kind, layouts)
+        weights.append(named(stored, f"weights_of_layer_kind_{kind}_bytes"))
+        session.append(named(state, f"session_in_layer_kind_{kind}_bytes"))
+        token.append(named(_state_bytes(model, kind, layouts, 1), f"token_in_layer_kind_{kind}_bytes"))
     return np.stack(weights, axis=1), np.stack(session, axis=1), np.stack(token, axis=1)
 
 
@@ -153,7 +160,8 @@ def _ends(model: Model, layouts: Layouts) -> Ints:
     own = tuple(tensor for tensor in last_weights(model) if tensor.alias is None)
     shared = tuple(tensor for tensor in last_weights(model) if tensor.alias is not None)
     last = stored_columns(model, own, layouts)
-    last = last + np.where(layouts.degree("pp") > 1, stored_columns(model, shared, layouts), 0)
+    again = stored_columns(model, shared, layouts)
+    last = last + where(layouts.degree("pp") > 1, again, np.zeros(1, dtype=np.int64))
     return np.stack([first, last], axis=1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meshwright.base.traced import cell
 from meshwright.cost.memory import stored_columns
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
@@ -20,7 +21,7 @@ def parts_bytes(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     sizes: dict[str, int] = dict.fromkeys(PARTS, 0)
     for tensor in held:
         if tensor.alias is None or layout.pp > 1:
-            sizes[tensor.part] += int(stored_columns(model, (tensor,), layouts)[0])
+            sizes[tensor.part] += cell(stored_columns(model, (tensor,), layouts), 0)
     return sizes
 
 

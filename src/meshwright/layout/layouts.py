@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.traced import values
 from meshwright.layout.layout import Layout
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ class Layouts:
     def take(self, rows: Any) -> Layouts:
         """The chosen rows (a mask, or indices), in that order."""
         return Layouts(columns={name: column[rows] for name, column in self.columns.items()})
+
+    def plain(self) -> Layouts:
+        """The same table without traces, for what only decides."""
+        return Layouts(columns={name: values(column) for name, column in self.columns.items()})
 
     def rows(self) -> tuple[Layout, ...]:
         """Every row as a `Layout`, in order."""

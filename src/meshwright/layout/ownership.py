@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
+from meshwright.base.numbers import divide_up, maximum, minimum
+from meshwright.base.traced import named
 from meshwright.layout.axes import EXPERT_AXES, MESH_AXES, stage_ranks
 from meshwright.layout.layouts import table
 from meshwright.layout.mesh import coordinates
@@ -126,7 +128,8 @@ def owned(
 
 def fullest_sizes(tensor: Tensor, layouts: Layouts, state: State = "parameters") -> tuple[Ints | int, ...]:
     """For each dim, the elements on the fullest rank, that at the origin of the mesh; an int where nothing is cut."""
-    return tuple(last for _, last in owned(tensor, layouts, _ORIGIN, state))
+    pairs = zip(tensor.dims, owned(tensor, layouts, _ORIGIN, state), strict=True)
+    return tuple(named(last, f"local_{dim.role}") for dim, (_, last) in pairs)
 
 
 def local_sizes(tensor: Tensor, layouts: Layouts, state: State = "parameters") -> tuple[Ints, ...]:
@@ -152,7 +155,7 @@ def local_samples(samples: Ints, layouts: Layouts) -> Ints:
     held: Any = samples
     for axis, degree in _degrees("samples", layouts):
         held = _bounds(held, (Cut(axis=axis, ways=degree),), _ORIGIN)[1]
-    return cast("Ints", held)
+    return cast("Ints", named(held, "local_samples"))
 
 
 def sample_ways(layouts: Layouts) -> Ints:
@@ -168,8 +171,8 @@ def stage_of_layers(layers: int, stages: int) -> tuple[range, ...]:
 
     The last one holds the head besides. Source: vLLM 0.11, `get_pp_indices` (distributed/utils.py).
     """
-    share, extra = divmod(layers, stages)
-    counts = [share] * stages
+    share, extra = divmod(int(layers), int(stages))
+    counts = [share] * int(stages)
     for place in range(extra):
         counts[stages - 2 - place] += 1
     bounds = np.cumsum([0, *counts]).tolist()
@@ -193,8 +196,8 @@ def _role_cuts(dim: Dim, tensor: Tensor, layouts: Layouts, state: State) -> list
     for axis, degree in pairs:
         most = int(degree.max(initial=1))
         if dim.role == "kv_heads" and most > dim.units:  # a KV head is never parted: neighbours hold the same one
-            step = np.maximum(degree // dim.units, 1)
-            found.append(Cut(axis=axis, ways=np.minimum(degree, dim.units), step=step, grain=dim.grain))
+            step = maximum(degree // dim.units, 1)
+            found.append(Cut(axis=axis, ways=minimum(degree, dim.units), step=step, grain=dim.grain))
         elif most > 1:
             found.append(Cut(axis=axis, ways=degree, grain=dim.grain))
     return found
@@ -224,10 +227,10 @@ def _bounds(size: Any, dim_cuts: tuple[Cut, ...], place: Mapping[str, Ints | int
     first: Any = 0
     last: Any = size
     for cut in dim_cuts:
-        grains = -(-(last - first) // cut.grain)
-        share = -(-grains // cut.ways) * cut.grain
-        start = first + _number(place[cut.axis], cut) * share
-        first, last = np.minimum(start, last), np.minimum(start + share, last)
+        grains = divide_up(cast("Ints", last - first), cut.grain)
+        share = divide_up(grains, cut.ways) * cut.grain
+        start = cast("Ints", first + _number(place[cut.axis], cut) * share)
+        first, last = minimum(start, last), minimum(start + share, last)
     return first, last
 
 

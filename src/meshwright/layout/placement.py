@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.base.numbers import divide_up, where
 from meshwright.layout.axes import MESH_AXES
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ def instance_size(layouts: Layouts) -> Ints:
 def instances(size: Ints, nodes: int, devices_per_node: int) -> Ints:
     """How many instances of `size` ranks the boxes hold."""
     inside = nodes * (devices_per_node // size)
-    spread = nodes // -(-size // devices_per_node)
-    return np.where(size <= devices_per_node, inside, spread)
+    spread = nodes // divide_up(size, devices_per_node)
+    return where(size <= devices_per_node, inside, spread)
 
 
 def axis_stride(layouts: Layouts, axis: str) -> Ints:
@@ -42,6 +43,7 @@ def leaves_node(layouts: Layouts, axis: str, devices_per_node: int) -> Bools:
 
     The groups tile the ranks in blocks of stride x degree, so one straddles as soon as a block does.
     """
+    layouts, devices_per_node = layouts.plain(), int(devices_per_node)
     degree = layouts.degree(axis)
     block = axis_stride(layouts, axis) * degree
     inside = (block <= devices_per_node) & (devices_per_node % np.minimum(block, devices_per_node) == 0)
@@ -50,6 +52,7 @@ def leaves_node(layouts: Layouts, axis: str, devices_per_node: int) -> Bools:
 
 def group_nodes(layouts: Layouts, axis: str, devices_per_node: int) -> Ints:
     """Boxes that the most spread group of one replica along the axis touches."""
+    layouts, devices_per_node = layouts.plain(), int(devices_per_node)
     degree, stride = layouts.degree(axis), axis_stride(layouts, axis)
     block = stride * degree
     leaves = leaves_node(layouts, axis, devices_per_node)
@@ -78,6 +81,7 @@ def _most_touched(stride: Ints, block: Ints, blocks: Ints, devices_per_node: int
 
 def boundaries_outside(layouts: Layouts, devices_per_node: int) -> Ints:
     """How many stage boundaries have, in some copy of the pipeline, a pair of counterparts in different boxes."""
+    layouts, devices_per_node = layouts.plain(), int(devices_per_node)
     outside = np.zeros(len(layouts), dtype=np.int64)
     spread = np.flatnonzero((layouts.degree("pp") > 1) & (instance_size(layouts) > devices_per_node))
     stages, stride = layouts.degree("pp")[spread], axis_stride(layouts, "pp")[spread]

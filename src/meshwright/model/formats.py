@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.errors import ModelError, suggest
+from meshwright.base.numbers import divide_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,7 @@ class Format:
         if self.block is None or len(dims) < len(self.block):
             return total
         rows, columns = self.block
-        scales: int | Ints = -(-dims[-2] // rows) * -(-dims[-1] // columns)
+        scales: Any = divide_up(dims[-2], rows) * divide_up(dims[-1], columns)
         for size in dims[:-2]:
             scales = scales * size
         return total + scales * self.scale_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
-from typing import Literal
+from typing import Literal, cast
 
 from meshwright.base.errors import ModelError
 from meshwright.base.result import Defaulted, Source
@@ -98,8 +98,7 @@ class Model:
     @property
     def kind_counts(self) -> tuple[int, ...]:
         """How many layers each kind has."""
-        layers = self.kind_of_layer
-        return tuple(layers.count(place) for place in range(len(self.kinds)))
+        return tuple(sum(group.count for group in self.groups if group.block == block) for block in self.kinds)
 
     def format_of(self, tensor: Tensor) -> Format:
         """The format a weight is stored in."""
@@ -153,7 +152,7 @@ def parameter_bytes(model: Model) -> dict[str, int]:
     """Stored bytes by part and `total`, scales included, each tensor whole."""
     sizes = dict.fromkeys(PARTS, 0)
     for tensor, copies in _all_weights(model):
-        sizes[tensor.part] += copies * int(model.format_of(tensor).stored_bytes(tensor.shape))
+        sizes[tensor.part] += copies * _stored(model, tensor)
     return {"total": sum(sizes.values()), **sizes}
 
 
@@ -162,8 +161,12 @@ def format_bytes(model: Model) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for tensor, copies in _all_weights(model):
         stored = model.format_of(tensor)
-        sizes[stored.name] = sizes.get(stored.name, 0) + copies * int(stored.stored_bytes(tensor.shape))
+        sizes[stored.name] = sizes.get(stored.name, 0) + copies * _stored(model, tensor)
     return sizes
+
+
+def _stored(model: Model, tensor: Tensor) -> int:
+    return cast("int", model.format_of(tensor).stored_bytes(tensor.shape))
 
 
 def _all_weights(model: Model) -> list[tuple[Tensor, int]]:

@@ -11,6 +11,8 @@ from rich.text import Text
 
 from meshwright.base.result import plain as plain_value
 from meshwright.base.units import show_bytes, show_flops, show_rate, show_seconds
+from meshwright.output.expressions import formulas, inputs
+from meshwright.output.expressions import shown as number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +44,8 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
         _bars(console, best)
     if result.command == "inspect":
         _inspect(console, result.body)
+    elif result.command == "explain":
+        _explanation(console, result)
     elif result.command == "plan serve":
         _candidates(console, result)
     elif "items" in result.body:
@@ -171,6 +175,28 @@ def _inspect(console: Console, body: Mapping[str, Any]) -> None:
     work, weights = show_flops(body["flops_per_token"]), show_bytes(body["weight_bytes_per_step"])
     state = show_bytes(body["state_bytes_per_step"])
     console.print(f"one step    {work} a token, reads {weights} of weights and {state} of state")
+
+
+def _explanation(console: Console, result: Result) -> None:
+    """Formulas from the number downwards, then every input."""
+    nodes = result.body["expression"]
+    for item in formulas(nodes, result.body["path"], result.inputs["options"].depth):
+        pad = " " * len(item.name)
+        lines = dict.fromkeys([item.words, item.values, number(item.value)])
+        for start, line in zip([f"\n{item.name}", *[pad] * len(lines)], lines, strict=False):
+            console.print(f"{start} = {line}")
+        read = _short(item.name, item.value)
+        told = [*([read] if read != number(item.value) else []), *([item.source] if item.source else [])]
+        if told:
+            console.print(f"{pad}   {'; '.join(told)}")
+    given = inputs(nodes)
+    sources = list(dict.fromkeys(item.source for item in given if item.source))
+    console.print("\ninputs" if given else "\nno input: a count or a choice")
+    for item in given:
+        where = f" [{sources.index(item.source) + 1}]" if item.source else ""
+        console.print(f"  {item.path} = {number(item.value)}  {item.basis}{where}")
+    for index, source in enumerate(sources):
+        console.print(f"  [{index + 1}] {source}")
 
 
 def _items(console: Console, items: list[Mapping[str, Any]]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from meshwright.base.result import Candidate, Excluded
+from meshwright.base.traced import cell
 from meshwright.cost.estimate import Step, estimate_step, flops, read_bytes
 from meshwright.cost.money import finish_s, turns
 from meshwright.job.serve import ServeJob
@@ -50,8 +51,8 @@ def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
         known = bool(table.valid[row])
         measures: dict[str, Any] = {name: _cell(column, row, known=known) for name, column in columns.items()}
         measures["finish_times_s"] = finishes[row].tolist() if known else []
-        measures["energy_j"] = energy_j(system, table, float(table.last_finish_s[row])) if known else None
-        measures["sessions_per_s"] = job.sessions / float(table.last_finish_s[row]) if known else None
+        measures["energy_j"] = energy_j(system, table, measures["last_finish_s"]) if known else None
+        measures["sessions_per_s"] = job.sessions / measures["last_finish_s"] if known else None
         measures["fault"] = fault_cells(system, table, faulted, row) if known and faulted is not None else None
         measures["groups"] = _groups(table.first, layout.tp, layout.pp, row) if known else []
         found.append(
@@ -69,7 +70,7 @@ def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
 
 def _cell(column: Any, row: int, *, known: bool) -> Any:
     """A number of a column; null where the row breaks a rule or the number does not exist."""
-    value = column[row].item()
+    value = cell(column, row)
     return value if known and value == value else None  # noqa: PLR0124 - NaN is the one number that differs from itself
 
 
@@ -116,10 +117,10 @@ def _groups(step: Step, tp: int, pp: int, row: int) -> list[dict[str, Any]]:
             "after": message.after,
             "ranks": 2 if message.boundary else tp,
             "algorithm": str(exchange.algorithm[row]),
-            "rounds": int(exchange.rounds[row]),
+            "rounds": cell(exchange.rounds, row),
             "message_bytes": message.per_row_bytes,
             "calls_per_step": calls,
-            "time_s": float(exchange.seconds[row]),
+            "time_s": cell(exchange.seconds, row),
             "basis": str(exchange.basis[row]),
             "archived_bytes": None if measured is None else measured.size,
             "platform": None if measured is None else measured.platform,

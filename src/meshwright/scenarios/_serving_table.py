@@ -10,7 +10,8 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from meshwright.base.errors import LayoutError, SystemSpecError
-from meshwright.base.numbers import Bools, Floats, Ints
+from meshwright.base.numbers import Bools, Floats, Ints, divide_up, is_nan, maximum, minimum
+from meshwright.base.traced import cell, named
 from meshwright.base.units import Bytes, Seconds, Watts
 from meshwright.cost import money
 from meshwright.cost.estimate import Assumptions, Step, WeightReads, estimate_step
@@ -111,9 +112,9 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
     nodes = min(system.nodes, powered_nodes(system, options))
     room = instances(instance_size(layouts), nodes, system.devices_per_node)
     broken = tuple(_with_devices(model, system, layouts, room, options))
-    replicas = np.maximum(np.minimum(options.layout.get("replicas", room), room), 1)
+    replicas = named(maximum(minimum(options.layout.get("replicas", room), room), 1), "replicas")
     layouts = Layouts(columns={**layouts.columns, "replicas": replicas})
-    resident = -(-job.sessions // replicas)
+    resident = sessions_per_replica(job, layouts)
     ledger = serving_ledger(
         model,
         layouts,
@@ -126,12 +127,12 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
     devices = nodes * system.devices_per_node
     service = service_s(model, system, job, options, layouts)
     found = outcome(system, job, layouts, service, ledger.total, devices)
-    valid = np.array([item is None for item in broken], dtype=np.bool_) & ~np.isnan(found.service_s)
+    valid = np.array([item is None for item in broken], dtype=np.bool_) & ~is_nan(found.service_s)
     return ServingTable(
         layouts=layouts,
         rows=layouts.rows(),
         broken=broken,
-        idle=np.maximum(devices - replicas * instance_size(layouts), 0),
+        idle=maximum(devices - replicas * instance_size(layouts), 0),
         resident=resident,
         ledger=ledger,
         first=first,
@@ -157,7 +158,7 @@ def outcome(  # noqa: PLR0917 - what decides
     and so paid for.
     """
     replicas = layouts.degree("replicas")
-    last = money.finish_s(service, -(-job.sessions // replicas))
+    last = money.finish_s(service, divide_up(job.sessions, replicas))
     count = money.on_time_count(service, replicas, job.sessions, job.deadline)
     occupied = money.occupied_gpu_s(devices, last)
     fits = held <= system.accelerator.memory
@@ -175,7 +176,7 @@ def outcome(  # noqa: PLR0917 - what decides
 def service_s(model: Model, system: System, job: ServeJob, options: ServeOptions, layouts: Layouts) -> Floats:
     """Seconds one session takes alone on every layout; links, rates and the context may be columns."""
     mean = estimate_step(model, system, layouts, decode(job.context, job.new_tokens), options.assumptions)
-    return mean.total_s * job.new_tokens
+    return named(named(mean.total_s, "mean_step_s") * job.new_tokens, "service_s")
 
 
 def held_bytes(model: Model, job: ServeJob, options: ServeOptions, layouts: Layouts) -> Ints:
@@ -183,11 +184,17 @@ def held_bytes(model: Model, job: ServeJob, options: ServeOptions, layouts: Layo
     return serving_ledger(
         model,
         layouts,
-        sessions=-(-job.sessions // layouts.degree("replicas")),
+        sessions=sessions_per_replica(job, layouts),
         tokens=job.last_position,
         workspace_bytes=options.workspace,
         capacity_bytes=0,  # only what is held counts here
     ).total
+
+
+def sessions_per_replica(job: ServeJob, layouts: Layouts) -> Ints:
+    """Sessions on the replica that has most of them; sessions may be a column."""
+    sessions: Any = job.sessions
+    return named(divide_up(sessions, layouts.degree("replicas")), "sessions_per_replica")
 
 
 def needed_sessions(job: ServeJob) -> Any:
@@ -206,10 +213,10 @@ def powered_nodes(system: System, options: ServeOptions) -> int:
     return int(money.powered_nodes(options.power_budget, options.power_base, system.node_power))
 
 
-def one_step_s(model: Model, system: System, layouts: Layouts, job: ServeJob, options: ServeOptions) -> float:
+def one_step_s(model: Model, system: System, layouts: Layouts, job: ServeJob, options: ServeOptions) -> Any:
     """Seconds of the first decode step of a one-row table."""
     step = estimate_step(model, system, layouts, decode(job.context, 1), options.assumptions)
-    return float(step.total_s[0])
+    return cell(step.total_s, 0)
 
 
 def _enumerate(model: Model, system: System, fixed: Mapping[str, Any]) -> Layouts:
@@ -233,8 +240,8 @@ def _enumerate(model: Model, system: System, fixed: Mapping[str, Any]) -> Layout
         cause = f"--layout {asked} needs {least} devices, and {system.name} has {system.devices}"
         nearest = smaller_degree(model, system, int(fixed.get("pp", 1)))
         raise LayoutError(2, cause, f"{nearest}, or more boxes (--on 'ID xN')")
-    etp = np.maximum(made["tp"] // made["ep"], 1) if sparse else np.ones_like(made["tp"])
-    made["etp"] = np.full_like(etp, fixed["etp"]) if "etp" in fixed else etp
+    etp = maximum(made["tp"] // made["ep"], 1) if sparse else np.ones(len(made["tp"]), dtype=np.int64)
+    made["etp"] = np.full(len(etp), fixed["etp"]) if "etp" in fixed else etp
     return columns(made)
 
 
@@ -249,7 +256,7 @@ def _keep(rows: Mapping[str, Ints], system: System, fixed: Mapping[str, Any]) ->
 
 
 def _tried(fixed: Mapping[str, Any], axis: str, degrees: list[int]) -> list[int]:
-    return [int(fixed[axis])] if axis in fixed else degrees
+    return [fixed[axis]] if axis in fixed else degrees
 
 
 def _with_devices(

@@ -37,8 +37,9 @@ _MOST_WORKSPACE: Final = 2**60
 
 
 def stated_system(system: System) -> System:
-    """The system's numbers without their provenance, which stands under `sources`."""
-    parts: dict[str, Any] = {"facts": Facts(), "accelerator": replace(system.accelerator, facts=Facts())}
+    """The system's numbers, each fact's provenance once: under `facts`, with sources that stand under `sources`."""
+    parts: dict[str, Any] = {"accelerator": replace(system.accelerator, facts=Facts())}
+    parts["facts"] = replace(system.facts, sources=())
     parts["scale_up"] = replace(system.scale_up, facts=Facts())
     if system.scale_out is not None:
         parts["scale_out"] = replace(system.scale_out, facts=Facts())
@@ -47,7 +48,7 @@ def stated_system(system: System) -> System:
 
 def stated_model(model: Model) -> Model:
     """The model's shapes without the list of defaulted fields, which stands under `defaulted`."""
-    return replace(model, defaulted=(), source=None)
+    return replace(model, defaulted=())
 
 
 def sources_of(model: Model, system: System | None) -> tuple[Source, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from meshwright.base.errors import JobError, LayoutError
 from meshwright.base.result import Basis, Candidate, Excluded, Result, Verdict
+from meshwright.base.traced import cell
 from meshwright.base.units import Bytes, Tokens, show_bytes
 from meshwright.cost.memory import Ledger, serving_ledger
 from meshwright.cost.memory_parts import parts_bytes
@@ -114,7 +115,7 @@ def fit_ledger(model: Model, system: System, layout: Layout, options: FitOptions
     return serving_ledger(
         model,
         table([layout]),
-        sessions=np.array([options.resident], dtype=np.int64),
+        sessions=np.array([options.resident]),
         tokens=options.context,
         workspace_bytes=options.workspace,
         capacity_bytes=system.accelerator.memory,
@@ -136,8 +137,8 @@ def check_layout(model: Model, system: System, layout: Layout) -> None:
 
 def _whole(model: Model, system: System, layout: Layout, ledger: Ledger) -> dict[str, Any]:
     """What is free, what all ranks of the replica would take if each were as full, and the weights by part."""
-    capacity, ranks = int(system.accelerator.memory), layout.world_size // layout.replicas
-    used = int(ledger.total[0])
+    capacity, ranks = system.accelerator.memory, layout.world_size // layout.replicas
+    used = cell(ledger.total, 0)
     return {
         "free_bytes": capacity - used,
         "all_ranks_bytes": used * ranks,
@@ -150,13 +151,13 @@ def _whole(model: Model, system: System, layout: Layout, ledger: Ledger) -> dict
 def memory_row(ledger: Ledger, row: int, system: System, *, counted: bool) -> dict[str, Any]:
     """One row of a ledger as the front door's `memory`; max_sessions is null when no session length was given."""
     return {
-        "parameters_bytes": int(ledger.parameters[row]),
-        "kv_cache_bytes": int(ledger.kv_cache[row]),
-        "workspace_bytes": int(ledger.workspace[row]),
-        "per_rank_bytes": int(ledger.total[row]),
-        "capacity_bytes": int(system.accelerator.memory),
-        "max_sessions": int(ledger.max_sessions[row]) if counted else None,
-        "max_kv_tokens": int(ledger.max_kv_tokens[row]),
+        "parameters_bytes": cell(ledger.parameters, row),
+        "kv_cache_bytes": cell(ledger.kv_cache, row),
+        "workspace_bytes": cell(ledger.workspace, row),
+        "per_rank_bytes": cell(ledger.total, row),
+        "capacity_bytes": system.accelerator.memory,
+        "max_sessions": cell(ledger.max_sessions, row) if counted else None,
+        "max_kv_tokens": cell(ledger.max_kv_tokens, row),
         "fullest_stage": int(ledger.stage[row]),
     }
 

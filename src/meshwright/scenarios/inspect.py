@@ -86,10 +86,10 @@ def token_work(model: Model, batch: int, context: int) -> TokenWork:
     scored = sum(_attention_flops(item, step) for item in operators(model))
     read = sum(_read_bytes(model, item, batch) for item in operators(model))
     return TokenWork(
-        flops=float(weight_flops + scored),
-        weight_flops=float(weight_flops),
-        attention_flops=float(scored),
-        weight_bytes=float(read),
+        flops=1.0 * (weight_flops + scored),
+        weight_flops=1.0 * weight_flops,
+        attention_flops=1.0 * scored,
+        weight_bytes=1.0 * read,
         state_bytes=batch * cached_bytes(model, context + 1),
     )
 
@@ -99,7 +99,7 @@ def prefill_flops(model: Model, tokens: int) -> float:
     step = prefill(tokens)
     matrices = [(item, step.sampled if item.kind is None else tokens) for item in operators(model)]
     weight_flops = sum(_matrix_flops(item) * rows for item, rows in matrices)
-    return float(weight_flops + sum(_attention_flops(item, step) for item in operators(model)))
+    return 1.0 * (weight_flops + sum(_attention_flops(item, step) for item in operators(model)))
 
 
 def active_parameters(model: Model) -> int:
@@ -165,7 +165,7 @@ def _read_bytes(model: Model, operator: Operator, batch: int) -> float:
     if not operator.weights:
         return 0
     tensor = operator.weights[0]
-    stored = operator.count * int(model.format_of(tensor).stored_bytes(tensor.shape))
+    stored: Any = operator.count * model.format_of(tensor).stored_bytes(tensor.shape)
     if operator.rows == "tokens":
         return stored
     return stored * distinct_experts(operator.experts, operator.top_k, batch) / operator.experts

@@ -7,14 +7,15 @@ to.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
 import numpy as np
 
 from meshwright.base.errors import CollectiveError
-from meshwright.base.parse import get_path, set_path
+from meshwright.base.parse import get_path, put_path
 from meshwright.base.result import Basis, Candidate, Lever, Result, Source, Verdict
+from meshwright.base.traced import cell
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.collectives import check_choice
 from meshwright.cost.estimate import compute_formats
@@ -88,7 +89,7 @@ def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOption
             "system": stated_system(system),
             "job": job,
             "layout": chosen.layout,
-            "options": {key: value for key, value in asdict(chosen).items() if key != "layout"},
+            "options": {item.name: getattr(chosen, item.name) for item in fields(chosen) if item.name != "layout"},
         },
         defaulted=model.defaulted,
         best=best,
@@ -188,17 +189,14 @@ def _sensitivity(  # noqa: PLR0917 - the four nouns and what was made of them
     paths = ["accelerator.memory_bandwidth", *(f"accelerator.peak.{rate}" for rate in rates)]
     paths += [f"{link}.{name}" for link in ("scale_up", "scale_out") for name in ("bandwidth", "latency")]
     present = [path for path in paths if not (path.startswith("scale_out") and system.scale_out is None)]
-    parameters = [
-        (f"system.{path}", float(str(get_path(system, path))), units[path.rsplit(".", 1)[-1]]) for path in present
+    parameters: list[tuple[str, Any, str]] = [
+        (f"system.{path}", get_path(system, path), units[path.rsplit(".", 1)[-1]]) for path in present
     ]
 
     def seconds_with(path: str, value: float) -> float:
-        unit = units[path.rsplit(".", 1)[-1]]
-        return one_step_s(
-            model, set_path(system, path.removeprefix("system."), f"{value!r}{unit}"), layouts, job, options
-        )
+        return one_step_s(model, put_path(system, path.removeprefix("system."), value), layouts, job, options)
 
-    return levers(parameters, seconds_with, float(table.first.total_s[row]))
+    return levers(parameters, seconds_with, cell(table.first.total_s, row))
 
 
 def _verdict(model: Model, system: System, job: ServeJob, table: ServingTable, best: Candidate | None) -> Verdict:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def combinations(axes: Mapping[str, Sequence[int]], keep: Callable[[Mapping[str, Ints]], Bools]) -> dict[str, Ints]:
     """The product of the axes, last one fastest, reduced to the rows for which `keep` is True."""
-    mesh = np.meshgrid(*(np.array(values, dtype=np.int64) for values in axes.values()), indexing="ij")
+    mesh = np.meshgrid(*(np.array(values) for values in axes.values()), indexing="ij")
     columns = {name: grid.reshape(-1) for name, grid in zip(axes, mesh, strict=True)}
     kept = keep(columns)
     return {name: column[kept] for name, column in columns.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.numbers import N
+from meshwright.base.traced import formula
 from meshwright.base.units import MULTIPLY_ADD_FLOPS
 from meshwright.model.tensors import Dim, Tensor
 
@@ -27,6 +28,7 @@ def scores(mixer: Mixer) -> Tensor:
     return Tensor(name="query", part="attention", dims=(heads,))
 
 
+@formula
 def score_flops(head_columns: N, pairs: Any, multiply_add_flops: Any = MULTIPLY_ADD_FLOPS) -> N:
     """FLOPs of QK^T and PV together: 2 multiply-adds a pair and column. Source: chapter "Supernodes", section 6.2.2.
 

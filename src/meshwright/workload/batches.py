@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
-
-from meshwright.base.numbers import Ints
+from meshwright.base.numbers import Ints, maximum, minimum
 
 Count: TypeAlias = int | Ints
 
@@ -37,7 +35,7 @@ class Batch:
         """
         if self.rows == 1:
             return _sum_of_minima(self.start + 1, self.start + self.steps, window)
-        before = self.start if window is None else np.minimum(self.start, window - 1)
+        before = self.start if window is None else minimum(self.start, window - 1)
         return (before + self.rows) * self.steps
 
     def pairs(self, window: int | None) -> Count:
@@ -65,6 +63,6 @@ def _sum_of_minima(first: Count, last: Count, window: int | None) -> Count:
     """Sum of min(window, n) for n from first to last: whole numbers or columns of them."""
     if window is None:
         return (first + last) * (last - first + 1) // 2
-    inside = np.maximum(np.minimum(last, window) - first + 1, 0)
+    inside = maximum(minimum(last, window) - first + 1, 0)
     below = (2 * first + inside - 1) * inside // 2
     return below + window * (last - first + 1 - inside)

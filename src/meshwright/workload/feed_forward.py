@@ -8,6 +8,7 @@ from functools import cache
 from math import comb
 from typing import TYPE_CHECKING
 
+from meshwright.base.traced import formula, opaque
 from meshwright.model.feed_forwards import Dense, FeedForward
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def products(layer: FeedForward) -> tuple[Product, ...]:
     )
 
 
+@formula
 def distinct_experts(experts: int, top_k: int, rows: int) -> float:
     """Expected experts that at least one of `rows` tokens chose, each choosing `top_k` of them uniformly.
 
@@ -45,6 +47,7 @@ def distinct_experts(experts: int, top_k: int, rows: int) -> float:
     return experts * (1.0 - (1.0 - top_k / experts) ** rows)
 
 
+@opaque
 @cache
 def busiest_share(experts: int, top_k: int, groups: int) -> float:
     """Expected number of its `top_k` experts that one token finds on the group that holds most of them.

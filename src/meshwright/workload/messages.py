@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from meshwright.base.numbers import N
+from meshwright.base.traced import formula
 
 if TYPE_CHECKING:
     from meshwright.model.model import Model
@@ -48,11 +49,13 @@ def messages(model: Model) -> tuple[Message, ...]:
     )
 
 
+@formula
 def row_bytes(rows: N, hidden: int, element_bytes: N) -> N:
     """Bytes of the hidden states of `rows` tokens. Source: chapter "Supernodes", section 6.1.3."""
     return rows * hidden * element_bytes
 
 
+@formula
 def boundary_bytes(rows: N, hidden: int, element_bytes: N, stage_ranks: int) -> N:
     """Bytes that cross a stage boundary when every rank of a stage holds the full row and sends it to its counterpart.
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from meshwright.base.numbers import Number
+from meshwright.base.numbers import Number, doublings
+from meshwright.base.traced import values
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Bools, Ints
@@ -20,16 +21,15 @@ OPERATION: Final = "all_reduce"
 
 def permits(ranks: Ints) -> Bools:
     """Powers of two."""
-    count = np.asarray(ranks)
+    count = np.asarray(values(ranks))
     return (count >= 1) & ((count & (count - 1)) == 0)
 
 
 def rounds(ranks: Ints) -> Ints:
     """log2(n) rounds towards the root, log2(n) away from it."""
-    _, exponents = np.frexp(np.asarray(ranks) - 1)  # the bits of n - 1, exactly: what ceil(log2(n)) means
-    return 2 * exponents.astype(np.int64)
+    return 2 * doublings(np.asarray(ranks))
 
 
 def round_bytes(ranks: Ints, message_bytes: N) -> N:
     """Each round an active rank sends the whole message."""
-    return message_bytes * np.ones_like(ranks)
+    return message_bytes * np.ones(np.shape(ranks), dtype=np.int64)

@@ -1,0 +1,23 @@
+"""`meshwright explain RESULT.json PATH`."""
+
+from __future__ import annotations
+
+import click
+
+from meshwright.cli.nouns import saved_result
+from meshwright.cli.options import Output, output_options
+from meshwright.cli.show import show
+from meshwright.scenarios.explain import ExplainOptions, explain
+
+
+@click.command("explain")
+@click.argument("result")
+@click.argument("path")
+@click.option("--depth", type=click.IntRange(min=1), default=3, show_default=True, help="Levels of formulas shown.")
+@output_options
+def command(result: str, path: str, depth: int, output: Output) -> int:
+    """Where a number of a saved result comes from: its formula with the values, their basis and their sources.
+
+    PATH is as in best.step_time_s, candidates[3].memory.per_rank_bytes or candidates[id=...].cost_gpu_s.
+    """
+    return show(explain(saved_result(result), ExplainOptions(path=path, depth=depth)), output)

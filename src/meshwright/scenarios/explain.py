@@ -1,0 +1,231 @@
+"""Where does this number come from? A saved result and a path go in; the formula with its values and sources comes out.
+
+The inputs that the result states are read back with every number traced, and the same scenario runs again for the one
+layout that the path names: what it computes for that path is the number, with every step that led to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from typing import Any, Final, TypeAlias, cast
+
+from meshwright.base.errors import FileError, suggest
+from meshwright.base.parse import rebuild
+from meshwright.base.result import Basis, Candidate, Result, Source, Verdict
+from meshwright.base.traced import expression, held
+from meshwright.job.serve import ServeJob
+from meshwright.layout.layout import Layout
+from meshwright.model.model import Model
+from meshwright.scenarios._traced_nouns import given, of_model, of_system, traced_noun
+from meshwright.scenarios.fit import FitOptions, fit
+from meshwright.scenarios.inspect import InspectOptions, inspect
+from meshwright.scenarios.serving import ServeOptions, plan_serve
+from meshwright.system.system import System
+
+Document: TypeAlias = Mapping[str, Any]
+Step: TypeAlias = str | int
+NOT_MODELLED: Final = (
+    "conditions: the expression is that of the branch taken (the fastest algorithm, the fullest stage), not its choice",
+)
+_SEARCHED: Final = ("replicas", "tp", "pp", "ep", "etp")
+_STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
+_CLOSE: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainOptions:
+    """path: of the number, as in `best.step_time_s`.   depth: how many levels of formulas are shown as text."""
+
+    path: str
+    depth: int = 3
+
+
+def explain(document: Document, options: ExplainOptions) -> Result:
+    """The number at the path of a saved result (the document of `--format json`), as an expression over its inputs.
+
+    The verdict is `no` when the inputs now give another number than the saved one. Raises IO040 (no saved result, or of
+    a verb that has no expressions), IO041 (no number at that path), IO042 (a number that no formula gives), IO013 and
+    IO015 (inputs that cannot be read back).
+    """
+    run, path = _runner(document), options.path
+    steps = _steps(document, path)
+    saved = _at(document, steps, path)
+    if isinstance(saved, bool) or not isinstance(saved, (int, float)):
+        raise FileError(41, f"{path} is not a number", _numbers_below(path, saved))
+    if steps[0] == "flips":
+        cause = f"{path}: a flip is found by search, and no formula gives it"
+        raise FileError(42, cause, "explain the goals there: plan again with its parameter set to the flip's value")
+    found = _matching(run(document, _layout_of(document, steps)), document, steps, path)
+    value = held(found)
+    same = abs(value - saved) <= _CLOSE * max(abs(saved), abs(value))
+    text = f"{path} = {saved}" if same else f"{path} is saved as {saved}, and its inputs now give {value}"
+    return Result(
+        command="explain",
+        verdict=Verdict(answer="yes" if same else "no", text=text),
+        inputs={"model": None, "system": None, "job": None, "layout": None, "options": options},
+        not_modelled=NOT_MODELLED,
+        basis={"expression": f"{Basis.FORMULA.value}: of the inputs, each with its own basis"},
+        body={"path": path, "value": value, "saved_value": saved, "expression": expression(found, path)},
+    )
+
+
+def _inspect(document: Document, _layout: Document | None) -> Result:
+    inputs = document["inputs"]
+    options = rebuild(InspectOptions, inputs["options"], "inputs.options")
+    return inspect(_model(document), traced_noun(options, "options", given))
+
+
+def _fit(document: Document, _layout: Document | None) -> Result:
+    inputs = document["inputs"]
+    layout = traced_noun(rebuild(Layout, inputs["layout"], "inputs.layout"), "layout", given)
+    options = traced_noun(rebuild(FitOptions, inputs["options"], "inputs.options"), "options", given)
+    return fit(_model(document), _system(document), layout, options)
+
+
+def _plan_serve(document: Document, layout: Document | None) -> Result:
+    """The plan of one layout only; flips, which are found by search, are left out."""
+    inputs = document["inputs"]
+    fixed = inputs["layout"] if layout is None else {name: layout[name] for name in _SEARCHED}
+    stated: dict[str, Any] = {**inputs["options"], "flips": "none", "layout": {}}
+    options = traced_noun(rebuild(ServeOptions, stated, "inputs.options"), "options", given)
+    object.__setattr__(options, "layout", traced_noun(fixed, "layout", given))
+    job = traced_noun(rebuild(ServeJob, inputs["job"], "inputs.job"), "job", given)
+    return plan_serve(_model(document), _system(document), job, options)
+
+
+_RUNS: Final[Mapping[str, Callable[[Document, Document | None], Result]]] = {
+    "inspect": _inspect,
+    "fit": _fit,
+    "plan serve": _plan_serve,
+}
+
+
+def _runner(document: Document) -> Callable[[Document, Document | None], Result]:
+    command = document.get("command")
+    if not isinstance(command, str) or not isinstance(document.get("inputs"), Mapping):
+        raise FileError(40, "the file is no saved result", "save one: --format json -o RESULT.json")
+    if command not in _RUNS:
+        cause = f"a result of `{command}` has no expressions"
+        raise FileError(40, cause, f"explain a result of {', '.join(_RUNS)}")
+    return _RUNS[command]
+
+
+def _model(document: Document) -> Model:
+    model = rebuild(Model, document["inputs"]["model"], "inputs.model")
+    return traced_noun(model, "model", of_model(model))
+
+
+def _system(document: Document) -> System:
+    system = rebuild(System, document["inputs"]["system"], "inputs.system")
+    sources = rebuild(tuple[Source, ...], document.get("sources", []), "sources")
+    return traced_noun(system, "system", of_system(system, {item.key: item for item in sources}))
+
+
+def _layout_of(document: Document, steps: Sequence[Step]) -> Document | None:
+    """The layout that a path is about: that of its candidate or of the item with its id, else that of the best."""
+    candidates = cast("list[Document]", document.get("candidates", []))
+    for end in range(1, len(steps) + 1):
+        about: Any = _at(document, steps[:end], "")
+        if isinstance(about, Mapping):
+            found = [item for item in candidates if item["id"] == cast("Document", about).get("id")]
+            if found:
+                return found[0]["layout"]
+    best = cast("Document | None", document.get("best")) or (candidates[0] if candidates else None)
+    return None if best is None else best["layout"]
+
+
+def _steps(document: Document, path: str) -> list[Step]:
+    """`candidates[id=...].memory.per_rank_bytes` as keys and places. Raises IO041 for a malformed path."""
+    steps: list[Step] = []
+    end = 0
+    for match in _STEP.finditer(path):
+        if match.start() != end:
+            break
+        end = match.end()
+        key, place = match.groups()
+        steps.append(_place(document, steps, place, path) if key is None else key)
+    if end != len(path) or not steps:
+        raise FileError(41, f"{path!r} is no path", "write as in best.step_time_s or candidates[3].memory.total_bytes")
+    return steps
+
+
+def _place(document: Document, steps: Sequence[Step], text: str, path: str) -> int:
+    name, equals, wanted = text.partition("=")
+    if not equals:
+        if text.isdecimal():
+            return int(text)
+        raise FileError(41, f"{path}: [{text}] is no place", "write [0], or [id=...]")
+    items: Any = _at(document, steps, path)
+    records = cast("list[Any]", items) if isinstance(items, list) else []
+    known = [str(cast("Document", item).get(name)) for item in records if isinstance(item, Mapping)]
+    if wanted not in known:
+        raise FileError(41, f"{path}: nothing has {name}={wanted}", suggest(wanted, known))
+    return known.index(wanted)
+
+
+def _at(document: Document, steps: Sequence[Step], path: str) -> Any:
+    """What stands at a path of plain JSON. Raises IO041."""
+    value: Any = document
+    for step in steps:
+        if isinstance(value, Mapping):
+            inside = cast("Document", value)
+            if step not in inside:
+                raise FileError(41, f"{path}: there is no {step!r}", suggest(str(step), list(inside)))
+            value = inside[cast("str", step)]
+        elif isinstance(value, list) and isinstance(step, int):
+            items = cast("list[Any]", value)
+            if step >= len(items):
+                raise FileError(41, f"{path}: there are {len(items)} items", f"give a place below {len(items)}")
+            value = items[step]
+        else:
+            raise FileError(41, f"{path}: there is nothing inside {step!r}", "end the path before it")
+    return value
+
+
+def _matching(result: Result, document: Document, steps: Sequence[Step], path: str) -> Any:
+    """What the traced result holds where the saved one holds the number; `best` is its one candidate."""
+    traced: Any = result
+    saved: Any = document
+    for step in steps:
+        inside = saved[step]
+        if traced is result and step == "best":
+            traced = result.candidates[0]
+        elif isinstance(step, int):
+            traced = _same_item(traced, saved, step)
+        else:
+            traced = _child(traced, step)
+        if traced is None:
+            raise FileError(42, f"{path}: the inputs give no such number any more", "save the result again")
+        saved = inside
+    return traced
+
+
+def _same_item(traced: Sequence[Any], saved: Sequence[Any], place: int) -> Any:
+    """The item with the same words and whole numbers as the saved one; of plain values that at the same place."""
+    if not isinstance(saved[place], Mapping):
+        return traced[place]
+    wanted = {name: item for name, item in saved[place].items() if isinstance(item, (str, int))}
+    fitting = (item for item in traced if all(held(_child(item, name)) == value for name, value in wanted.items()))
+    return next(fitting, None)
+
+
+def _child(value: Any, name: str) -> Any:
+    """A field as the JSON document names it: of a body, of a candidate's measures, of any record."""
+    if isinstance(value, Result) and name in value.body:
+        return value.body[name]
+    if isinstance(value, Candidate) and name in value.measures:
+        return value.measures[name]
+    if is_dataclass(value):
+        return getattr(value, name, None)
+    return cast("Document", value).get(name) if isinstance(value, Mapping) else None
+
+
+def _numbers_below(path: str, value: Any) -> str:
+    """A fix that names the numbers inside what is no number."""
+    if not isinstance(value, Mapping):
+        return "give the path of a number"
+    inside = cast("Document", value)
+    numbers = [name for name, item in inside.items() if isinstance(item, (int, float)) and not isinstance(item, bool)]
+    return f"give one of: {', '.join(f'{path}.{name}' for name in numbers[:8])}" if numbers else "give a number's path"
