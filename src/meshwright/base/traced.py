@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import getdoc
+from types import NoneType
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -169,8 +170,10 @@ def held(value: Any) -> Any:
 
 
 def is_traced(value: Any) -> bool:
-    """Whether a value is a traced number, or a column that may hold some."""
-    return isinstance(value, Traced) or getattr(value, "dtype", None) == _OBJECTS
+    """Whether a value is a traced number, or a column that may hold some: one of objects that are not words."""
+    if getattr(value, "dtype", None) != _OBJECTS:
+        return isinstance(value, Traced)
+    return not (value.size and isinstance(value.flat[0], (str, NoneType)))
 
 
 def values(column: Any) -> Any:
