@@ -45,7 +45,7 @@ def _units() -> dict[str, tuple[str, Fraction]]:
     table = {word: (word, Fraction(1)) for word in _COUNTS}
     table |= {"%": ("", Fraction(1, 100)), "GPU*s": ("GPU*s", Fraction(1)), "bytes": ("B", Fraction(1))}
     table |= {unit: ("s", Fraction(1, 10**power)) for unit, power in {"s": 0, "ms": 3, "us": 6, "ns": 9}.items()}
-    table |= {f"{prefix}{unit}": (unit, Fraction(10) ** power) for unit in "WJ" for prefix, power in (("", 0), ("k", 3))}
+    table |= {f"{prefix}{unit}": (unit, Fraction(scale)) for unit in "WJ" for prefix, scale in (("", 1), ("k", 1000))}
     scales = {prefix: Fraction(10) ** power for prefix, power in _DECIMAL.items()}
     scales |= {prefix: Fraction(2) ** power for prefix, power in _BINARY.items()}
     for prefix, scale in scales.items():

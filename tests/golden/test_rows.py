@@ -40,7 +40,9 @@ def test_a_number_is_read_with_its_unit(text, si):
     assert value.si == si
 
 
-@pytest.mark.parametrize("text", ["weight elements*2 + 4*Q*d*(s+1)*L", "m*4096*2", "H100 SXM", "2x HGX H100", "ring", "1/8"])
+@pytest.mark.parametrize(
+    "text", ["weight elements*2 + 4*Q*d*(s+1)*L", "m*4096*2", "H100 SXM", "2x HGX H100", "ring", "1/8"]
+)
 def test_words_and_formulas_of_names_stay_text(text):
     assert read_value(text) == text
 

@@ -60,7 +60,8 @@ class FaultCosts:
 def fault_cost(model: Model, system: System, job: ServeJob, fault: Fault, options: ServeOptions) -> FaultCosts:
     """One stop replayed on every layout. Raises JOB001, JOB002 (job), JOB005 (fault), COL001, LAY002.. (space).
 
-    The plan's own table, with `fault` (that of `options` is not read) and without. Source: chapter "Supernodes", section 6.7.2, equation 6-13.
+    The plan's own table, with `fault` (that of `options` is not read) and without. Source: chapter "Supernodes",
+    section 6.7.2, equation 6-13.
     """
     checked(job)
     check_resident(model, job.sessions, job.last_position, options.workspace)

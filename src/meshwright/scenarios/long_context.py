@@ -1,4 +1,4 @@
-"""What does a long context weigh against the weights? Models, a batch and a context go in; one row a model comes out."""
+"""What does a long context weigh beside the weights? Models, a batch and a context go in; a row a model comes out."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ def compare_contexts(  # noqa: PLR0917 - the columns of the chapter's table
 
 
 def balanced_experts(experts: int, top_k: int, rows: int) -> int:
-    """Experts that `rows` tokens reach when their choices spread as evenly as they can. Source: chapter, footnote 37."""
+    """Experts that `rows` tokens reach when their choices spread as evenly as they can.
+
+    Source: chapter "Supernodes", section 6.2.2 and footnote 37.
+    """
     return min(experts, top_k * rows)
 
 

@@ -44,9 +44,11 @@ class GroupStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WideGroup:
-    """one_box: tp over the devices of one box.   over_boxes: the wide tp, its rounds over the NICs.   measured: with
-    the archived time, None without one.   one_domain: as if one box held them all.   break_even_s: the all_reduce at
-    which the wide step is as long as one box's; the wide group loses at any longer one.
+    """The steps side by side.
+
+    one_box: tp over the devices of one box.   over_boxes: the wide tp, its rounds over the NICs.   measured: with the
+    archived time, None without one.   one_domain: as if one box held them all.   break_even_s: the all_reduce at which
+    the wide step is as long as one box's; the wide group loses at any longer one.
     """
 
     one_box: GroupStep
