@@ -11,7 +11,7 @@ from meshwright.base.numbers import Floats
 from meshwright.cost.collectives import check_choice
 from meshwright.cost.money import finish_s, turns
 from meshwright.job.faults import Fault
-from meshwright.job.serve import ServeJob, checked
+from meshwright.job.serve import MOST_TOKENS, ServeJob, check_range, checked
 from meshwright.model.model import Model
 from meshwright.scenarios._serving_faults import FaultTable, energy_j, fault_table
 from meshwright.scenarios._serving_table import ServeOptions, ServingTable, serving_table
@@ -66,6 +66,7 @@ def fault_cost(model: Model, system: System, job: ServeJob, fault: Fault, option
     checked(job)
     check_resident(model, job.sessions, job.last_position, options.workspace)
     check_choice(options.all_reduce)
+    check_range(fault.domain, fault.index, 0, MOST_TOKENS)
     table = serving_table(model, system, job, options)
     struck = fault_table(system, job, fault, table)
     plain = finish_s(table.service_s[:, None], turns(table.layouts.degree("replicas"), job.sessions))

@@ -51,7 +51,10 @@ def test_a_stop_of_no_time_before_anything_ran_costs_nothing():
     assert {row.cost_ratio for row in found.values()} == {1.0}
 
 
-def test_a_part_that_the_system_does_not_name_is_refused():
+@pytest.mark.parametrize(
+    ("domain", "index", "code"), [("switch", 0, "JOB005"), ("card", 8, "JOB005"), ("card", -1, "JOB001")]
+)
+def test_a_part_that_the_system_does_not_have_is_refused(domain, index, code):
     with pytest.raises(MeshwrightError) as caught:
-        layouts(fault=Fault(domain="switch", index=0, at=0.02, stall=0.04))
-    assert caught.value.code == "JOB005"
+        layouts(fault=Fault(domain=domain, index=index, at=0.02, stall=0.04))
+    assert caught.value.code == code
