@@ -18,12 +18,17 @@ def arguments(row: Row) -> list[str]:
         return [*words, *(word for place, text in settings.items() for word in ("--set", f"{place}={text}"))]
     words += [settings.pop("model")]
     fixed: list[str] = []
+    fault: dict[str, str] = {}
     for place, text in settings.items():
         part, _, name = place.partition(".")
         if name.startswith("layout."):
             fixed.append(f"{name.removeprefix('layout.')}={text}")
+        elif name.startswith("fault."):
+            fault[name.removeprefix("fault.")] = text
         elif part in {"options", "job"}:
             words += [f"--{name.replace('_', '-')}", text]
         else:
             words += ["--set", f"{place}={text}"] if name else ["--on", text]
+    if fault:
+        words += ["--fault", "{domain}={index},at={at},stall={stall}".format_map(fault)]
     return [*words, "--layout", ",".join(fixed)] if fixed else words

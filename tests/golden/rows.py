@@ -45,6 +45,7 @@ def _units() -> dict[str, tuple[str, Fraction]]:
     table = {word: (word, Fraction(1)) for word in _COUNTS}
     table |= {"%": ("", Fraction(1, 100)), "GPU*s": ("GPU*s", Fraction(1)), "bytes": ("B", Fraction(1))}
     table |= {unit: ("s", Fraction(1, 10**power)) for unit, power in {"s": 0, "ms": 3, "us": 6, "ns": 9}.items()}
+    table |= {f"{prefix}{unit}": (unit, Fraction(scale)) for unit in "WJ" for prefix, scale in (("", 1), ("k", 1000))}
     scales = {prefix: Fraction(10) ** power for prefix, power in _DECIMAL.items()}
     scales |= {prefix: Fraction(2) ** power for prefix, power in _BINARY.items()}
     for prefix, scale in scales.items():
@@ -197,6 +198,8 @@ def _product(text: str) -> Quantity | None:
     words = match.group(2).split()
     unit = words[0] if words and words[0] in UNITS else ""
     if words and not unit and match.group(2)[0] in "*+-/.":
+        return None
+    if unit == "x" and len(words) > 1:  # `2x HGX H100` is a platform
         return None
     return Quantity(number=number, unit=unit, digits=factors[0] if len(factors) == 1 else "")
 

@@ -16,6 +16,7 @@ from tests.golden.waiting import built, waiting
 _ANOTHER = {
     "Qwen3-32B": ("Qwen3-235B-A22B",),
     "Qwen3-235B-A22B": ("Qwen/Qwen3-30B-A3B",),
+    "Qwen3-30B-A3B": ("Qwen/Qwen3-32B",),
     "H100 SXM": ("h200-sxm", "a100-80gb-sxm"),
     "NVLink 4": ("ConnectX-7",),
     "ConnectX-7": ("NVLink 4",),

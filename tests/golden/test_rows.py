@@ -20,6 +20,8 @@ from tests.golden.rows import Quantity, agrees, facts, read_inputs, read_value
         ("400 Gbit/s", 50 * 10**9),
         ("0.822 us", Fraction(822, 10**9)),
         ("130 ms", Fraction(13, 100)),
+        ("10.2 kW", 10_200),
+        ("1.21 kJ", 1_210),
         ("75%", Fraction(3, 4)),
         ("989.4e12 FLOP/s BF16 dense", Fraction(9894) * 10**11),
         ("262144 B/token", 262144),
@@ -38,7 +40,9 @@ def test_a_number_is_read_with_its_unit(text, si):
     assert value.si == si
 
 
-@pytest.mark.parametrize("text", ["weight elements*2 + 4*Q*d*(s+1)*L", "m*4096*2", "H100 SXM", "ring", "1/8"])
+@pytest.mark.parametrize(
+    "text", ["weight elements*2 + 4*Q*d*(s+1)*L", "m*4096*2", "H100 SXM", "2x HGX H100", "ring", "1/8"]
+)
 def test_words_and_formulas_of_names_stay_text(text):
     assert read_value(text) == text
 

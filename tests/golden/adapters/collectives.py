@@ -10,13 +10,14 @@ from tests.golden.registry import answers
 @answers(
     "study run collective-time",
     {
-        "answer.rounds": "G6-204 G6-228",
-        "answer.start_up_s": "G6-206",
+        "answer.rounds": "G6-204 G6-228 G6-266",
+        "answer.start_up_s": "G6-206 G6-267",
         "answer.sent_bytes": "G6-207",
         "answer.transfer_s": "G6-208",
         "answer.total_s": "G6-209 G6-229 G6-230 G6-231",
     },
 )
+@answers("study run measured-all-reduce", {"answer.time": "G6-268"})
 @answers("study run collective-crossover", {"answer": "G6-233"})
 def studied(row: Row) -> object:
     return row.select(run_study(row.subject, row.settings))

@@ -43,5 +43,17 @@ from tests.golden.registry import answers
         "answer[1].net_saving_s": "G6-222 G6-225",
     },
 )
+@answers(
+    "study run wide-group",
+    {
+        "answer.over_boxes.local_s": "G6-265 G6-561",
+        "answer.measured.exchange_s": "G6-269",
+        "answer.measured.step_s": "G6-270",
+        "answer.measured.slower_s": "G6-271",
+        "answer.measured.all_reduce_ratio": "G6-272",
+        "answer.one_domain.exchange_s": "G6-347",
+        "answer.one_domain.step_s": "G6-348",
+    },
+)
 def studied(row: Row) -> object:
     return row.select(run_study(row.subject, row.settings))
