@@ -108,8 +108,8 @@ def check_choice(choice: str) -> str:
     return choice
 
 
-def all_reduce(choice: str, group: Group, message_bytes: int, system: System) -> Exchange:
-    """The all_reduce of `message_bytes` over each row's group by the chosen algorithm.
+def all_reduce(choice: str, group: Group, message_bytes: Ints | int, system: System) -> Exchange:
+    """The all_reduce of `message_bytes` (a column, or one number) over each row's group by the chosen algorithm.
 
     `auto` takes the fastest registered one that permits the rank count; `measured` the archived time of the platform
     (accelerator, link, boxes, ranks), and `auto` where there is none. A named algorithm that does not permit a rank
@@ -133,7 +133,7 @@ def formula_exchange(seconds: Floats, algorithm: str, rounds: Ints) -> Exchange:
     )
 
 
-def _fastest(names: tuple[str, ...], group: Group, message_bytes: int) -> Exchange:
+def _fastest(names: tuple[str, ...], group: Group, message_bytes: Ints | int) -> Exchange:
     """Row by row the shortest of the algorithms; ties go to the first."""
     found = [_by_formula(name, group, message_bytes) for name in names]
     if len(found) == 1:
@@ -150,21 +150,23 @@ def _fastest(names: tuple[str, ...], group: Group, message_bytes: int) -> Exchan
     )
 
 
-def _by_formula(name: str, group: Group, message_bytes: int) -> Exchange:
+def _by_formula(name: str, group: Group, message_bytes: Ints | int) -> Exchange:
     program = COLLECTIVES.module(name)
     rounds = cast("Ints", program.rounds(group.ranks))
-    sent = cast("Floats", program.round_bytes(group.ranks, float(message_bytes)))
+    sent = cast("Floats", program.round_bytes(group.ranks, message_bytes * 1.0))
     seconds = rounds_s(rounds, group.latency_s, sent, group.bandwidth_bytes_per_s)
     return formula_exchange(np.where(program.permits(group.ranks), seconds, np.nan), name, rounds)
 
 
-def _measured(otherwise: Exchange, group: Group, message_bytes: int, system: System) -> Exchange:
-    """The archived time of each distinct (boxes, ranks), where there is one."""
-    base = int(group.ranks.max(initial=0)) + 1
-    keys, place = np.unique(group.nodes * base + group.ranks, return_inverse=True)
+def _measured(otherwise: Exchange, group: Group, message_bytes: Ints | int, system: System) -> Exchange:
+    """The archived time of each distinct (boxes, ranks, bytes), where there is one."""
+    keys, place = np.unique(
+        np.stack(np.broadcast_arrays(group.nodes, group.ranks, message_bytes)), axis=1, return_inverse=True
+    )
+    place = place.reshape(-1)
     archive = [
-        measured_time("all_reduce", system, key // base, key % base, message_bytes)
-        for key in cast("list[int]", keys.tolist())
+        measured_time("all_reduce", system, nodes, ranks, size)
+        for nodes, ranks, size in cast("list[list[int]]", keys.T.tolist())
     ]
     times: Floats = np.array([np.nan if item is None else item.time for item in archive])[place]
     known = ~np.isnan(times)
