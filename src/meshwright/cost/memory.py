@@ -7,13 +7,12 @@ here is what serving keeps: parameters, cached keys and values of every admitted
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.layout.ownership import fullest_sizes, local_elements, local_samples, sample_ways, stage_of_layers
+from meshwright.cost.stages import by_stages, stage_kinds
+from meshwright.layout.ownership import fullest_sizes, local_elements, local_samples, sample_ways
 from meshwright.model.model import Model, block_weights, first_weights, last_weights
 from meshwright.model.tensors import Dim
 
@@ -55,8 +54,8 @@ def serving_ledger(
     ends = _ends(model, layouts)
     resident = local_samples(sessions, layouts)
     room = capacity_bytes - workspace_bytes
-    for stages, rows in _by_stages(layouts):
-        counts, numbers = _stages(model, stages)
+    for stages, rows in by_stages(layouts):
+        counts, numbers = stage_kinds(model, stages)
         per_stage = tuple(column[rows] @ counts[:, :-2].T for column in (weights, session, token))
         fixed = per_stage[0] + ends[rows] @ counts[:, -2:].T
         fullest = _fullest(fixed, per_stage[1] * resident[rows, None], numbers)
@@ -73,15 +72,6 @@ def serving_ledger(
         max_sessions=_times(max_sessions, ways),
         max_kv_tokens=_times(max_tokens, ways * layouts.degree("cp")),
     )
-
-
-def _by_stages(layouts: Layouts) -> list[tuple[int, Ints]]:
-    """The rows of each number of stages."""
-    stages = layouts.degree("pp")
-    order = np.argsort(stages, kind="stable")
-    found, starts = np.unique(stages[order], return_index=True)
-    parts = pairwise([*starts.tolist(), len(order)])
-    return [(count, order[start:stop]) for count, (start, stop) in zip(found.tolist(), parts, strict=True)]
 
 
 def state_bytes_per_token(model: Model, kind: int) -> int:
@@ -155,19 +145,3 @@ def _ends(model: Model, layouts: Layouts) -> Ints:
     last = stored_columns(model, own, layouts)
     last = last + np.where(layouts.degree("pp") > 1, stored_columns(model, shared, layouts), 0)
     return np.stack([first, last], axis=1)
-
-
-@cache
-def _stages(model: Model, stages: int) -> tuple[Ints, Ints]:
-    """[distinct stages, kinds + 2] of layers of each kind, is first, is last; and the number of the first such stage.
-
-    More stages than layers are described as empty ones: the rules refuse them.
-    """
-    kinds = model.kind_of_layer
-    table: dict[tuple[int, ...], int] = {}
-    for number, layers in enumerate(stage_of_layers(len(kinds), stages)):
-        own = kinds[layers.start : layers.stop]
-        row = (*(own.count(kind) for kind in range(len(model.kinds))), int(number == 0), int(number == stages - 1))
-        table.setdefault(row, number)
-    counts: Any = np.array(list(table), dtype=np.int64)
-    return counts, np.array(list(table.values()), dtype=np.int64)
