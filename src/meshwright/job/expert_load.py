@@ -13,8 +13,8 @@ from meshwright.base.parse import build, read_json, read_text, read_toml
 ExpertReads: TypeAlias = Literal["expected", "full"] | float | tuple[float, ...]
 """How many distinct experts of a layer the rows of one step read, over all groups together.
 
-`expected`: what uniform and independent choices are expected to cover.   `full`: all of them.   A number: that many,
-though never fewer than one row chooses nor more than all rows can.   Several numbers: how often each expert of a
+`expected`: what uniform and independent choices are expected to cover.   `full`: all of them.   A number: that many in
+a decode step, though never fewer than one row chooses nor more than all rows can.   Several numbers: how often each expert of a
 layer, in their order, was chosen; rows choose independently in these proportions, the same in every layer.
 """
 
@@ -44,7 +44,9 @@ def checked_reads(reads: ExpertReads, experts: int, top_k: int) -> ExpertReads:
         return reads
     if not isinstance(reads, tuple):
         if not top_k <= reads <= experts:
-            raise JobError(7, f"--expert-reads {reads:g}: a row alone reads {top_k} of {experts}", _range(top_k, experts))
+            raise JobError(
+                7, f"--expert-reads {reads:g}: a row alone reads {top_k} of {experts}", _range(top_k, experts)
+            )
         return reads
     if len(reads) != experts:
         cause = f"--expert-reads: choices of {len(reads)} experts, and a layer has {experts}"

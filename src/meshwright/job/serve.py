@@ -86,7 +86,7 @@ def _checked_batching(job: ServeJob) -> ServeJob:
         name = "deadline" if late else "on-time"
         fix = f"leave --{name} out, or --discipline fifo without --ttft, --tpot and --concurrency"
         raise JobError(6, f"--{name}: a continuous batch is judged token by token, by --ttft and --tpot", fix)
-    return replace(job, discipline=chosen)
+    return job if job.discipline == chosen else replace(job, discipline=chosen)
 
 
 def check_range(name: str, value: int, least: int, most: int) -> None:

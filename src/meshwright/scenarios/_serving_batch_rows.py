@@ -103,7 +103,9 @@ def _excluded(
     for name, bound, column in times:
         if bound is not None and not within(bound, column[[row]])[0]:
             reached = float(column[row])
-            reason = f"{name} {show_seconds(reached)} at batch {table.running.batch[row]}, {show_seconds(bound)} allowed"
+            reason = (
+                f"{name} {show_seconds(reached)} at batch {table.running.batch[row]}, {show_seconds(bound)} allowed"
+            )
             return Excluded(code="JOB008", reason=reason, nearest=f"{name}={reached!r}s", limit="time")
     return None
 

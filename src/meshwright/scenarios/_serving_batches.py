@@ -123,7 +123,7 @@ def within(bound_s: Any, seconds: Floats) -> Bools:
 
 def prompt_of(model: Model, system: System, job: ServeJob, options: ServeOptions, layouts: Layouts) -> Prompt:
     """One prompt alone on a replica of every layout."""
-    step = estimate_step(model, system, layouts, prefill(max(job.context, 1)), options.assumptions)
+    step = estimate_step(model, system, layouts, prefill(max(job.context, 1)), options.prompt_assumptions)
     return Prompt(ttft_s=step.total_s, slowest_s=slowest_stage_s(model, layouts, step))
 
 

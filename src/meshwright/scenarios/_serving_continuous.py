@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from meshwright.base.errors import JobError
+from meshwright.base.numbers import Floats
 from meshwright.base.result import Basis, Candidate, Lever, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.job.serve import ServeJob
@@ -53,7 +54,7 @@ def plan_batches(model: Model, system: System, job: ServeJob, options: ServeOpti
     chosen = replace(options, objective=options.objective or "cost")
     table = batch_table(model, system, job, chosen)
     refuse_if_none_is_valid(table.space.layouts, table.space.broken, table.valid)
-    ranked = ranking(table, chosen.objective)
+    ranked = ranking(job, table, chosen.objective)
     found = candidates(system, job, table, ranked)
     best = next((item for item in found if item.fits), None)
     return Result(
@@ -71,18 +72,24 @@ def plan_batches(model: Model, system: System, job: ServeJob, options: ServeOpti
     )
 
 
-def ranking(table: BatchTable, objective: Objective | None) -> list[int]:
-    """Rows, best first: within all bounds, then late, then too large, then against a rule.
+def ranking(job: ServeJob, table: BatchTable, objective: Objective | None) -> list[int]:
+    """Rows, best first: within all bounds, then late (the nearest first), then too large, then against a rule.
 
     `cost` and `throughput`: most tokens a second and GPU (all powered devices are paid for, so the two agree).
     `latency`: least time between tokens, of those that keep most sessions in flight.
     """
     grade = 3 - table.valid.astype(np.int64) - table.fits - table.eligible
-    tpot = table.running.tpot_s
-    first = -table.in_flight if objective == "latency" else -table.tokens_per_gpu_s
-    goal = np.where(table.fits, first, table.ledger.total)
+    goal = -table.in_flight if objective == "latency" else -table.tokens_per_gpu_s
+    goal = np.where(table.fits, np.where(table.eligible, goal, _lateness(job, table)), table.ledger.total)
     names = [layout.id for layout in table.space.rows]
-    return order([grade, goal, tpot, table.space.layouts.degree("ep")], names).tolist()
+    return order([grade, goal, table.running.tpot_s, table.space.layouts.degree("ep")], names).tolist()
+
+
+def _lateness(job: ServeJob, table: BatchTable) -> Floats:
+    """How many times over its bound each row is, by the bound that it breaks most."""
+    times = ((job.tpot, table.running.tpot_s), (job.ttft, table.prompt.ttft_s))
+    over = [seconds / bound for bound, seconds in times if bound is not None]
+    return np.maximum.reduce([np.zeros(len(table.valid)), *over])
 
 
 def _sensitivity(  # noqa: PLR0917 - the four nouns and what was made of them

@@ -31,9 +31,7 @@ def pareto(
     return [_point(job, table, found, row) for row in on_front]
 
 
-def points(
-    model: Model, system: System, job: ServeJob, options: ServeOptions, table: BatchTable
-) -> dict[str, Any]:
+def points(model: Model, system: System, job: ServeJob, options: ServeOptions, table: BatchTable) -> dict[str, Any]:
     """Columns of every point that is looked at; `row` is its layout's row of the table."""
     rows, batch = tried(table)
     layouts = table.space.layouts.take(rows)

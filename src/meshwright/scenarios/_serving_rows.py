@@ -26,7 +26,7 @@ def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
     model: Model, system: System, job: ServeJob, options: ServeOptions, table: ServingTable, ranked: list[int]
 ) -> tuple[Candidate, ...]:
     """Every row as a candidate; numbers of a row against a rule are null."""
-    prompt = estimate_step(model, system, table.layouts, prefill(max(job.context, 1)), options.assumptions)
+    prompt = estimate_step(model, system, table.layouts, prefill(max(job.context, 1)), options.prompt_assumptions)
     columns: dict[str, Any] = {
         "step_time_s": table.first.total_s,
         "local_time_s": table.first.local_s,

@@ -72,6 +72,12 @@ class ServeOptions:
             expert_reads=self.expert_reads,
         )
 
+    @property
+    def prompt_assumptions(self) -> Assumptions:
+        """The same for a prompt: a number of experts is that of a decode step, and says nothing of so many rows."""
+        stated = isinstance(self.expert_reads, float | int)
+        return replace(self.assumptions, expert_reads="expected") if stated else self.assumptions
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Space:

@@ -42,9 +42,7 @@ def products(layer: FeedForward) -> tuple[Product, ...]:
     )
 
 
-def expert_load(
-    experts: int, top_k: int, groups: Ints, rows: Floats, reads: ExpertReads
-) -> tuple[Floats, Floats]:
+def expert_load(experts: int, top_k: int, groups: Ints, rows: Floats, reads: ExpertReads) -> tuple[Floats, Floats]:
     """Experts that one step of `rows` rows reads, and its (row, expert) visits, on the busiest of `groups` of experts.
 
     groups, rows: columns, or of length one.   Uniform routing: one row finds b of its experts on its busiest group

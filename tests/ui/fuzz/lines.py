@@ -30,6 +30,11 @@ _LINES: tuple[Line, ...] = (
         ("plan", "serve"), ("Qwen/Qwen3-30B-A3B",), ("--on", "SYSTEM.toml"), ("--sessions", "3"), ("--context", "2K"),
         ("--new-tokens", "64"), ("--weight-reads", "even"), ("--objective", "latency"), ("--workspace", "512MiB"),
     ],
+    [
+        ("plan", "serve"), ("tiny-qwen3-moe",), ("--on", "hgx-h100"), ("--sessions", "40"), ("--context", "1K"),
+        ("--new-tokens", "64"), ("--tpot", "30ms"), ("--ttft", "1s"), ("--concurrency", "8"),
+        ("--discipline", "continuous"), ("--expert-reads", "full"), ("--prefill", "between-steps"),
+    ],
     [("list",), ("systems",)],
     [("study", "list")],
     [("study", "run"), ("decode-phase",), ("--set", "tp=4"), ("--set", "context=1K")],
