@@ -250,18 +250,36 @@ def test_a_row_without_a_number_is_on_no_front():
     assert front([np.array([1.0, np.nan]), np.array([1.0, 5.0])]).tolist() == [0]
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(-3, 60)), max_size=12))
-def test_the_largest_number_that_holds_is_found_for_every_row(pairs):
+@given(
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(-3, 6000)), max_size=12),
+    st.sampled_from([lambda number: number, np.sqrt, np.square, lambda number: np.floor(number / 7), np.exp2]),
+)
+def test_the_largest_number_within_a_bound_is_found_for_every_row(pairs, rise):
     most = np.array([pair[0] for pair in pairs], dtype=np.int64)
-    limit = np.array([pair[1] for pair in pairs], dtype=np.int64)
+    limit = np.array([pair[1] for pair in pairs], dtype=np.float64)
     asked = []
 
-    def holds(numbers, rows):
-        asked.append(len(rows))
-        return numbers <= limit[rows]
+    def value(numbers, rows):
+        asked.append(rows.tolist())
+        assert ((numbers >= 1) & (numbers <= most[rows])).all()
+        with np.errstate(over="ignore"):
+            return rise(numbers.astype(np.float64)) + rows * 0.0
 
-    assert largest(holds, most).tolist() == [max(0, min(pair)) for pair in pairs]
-    assert len(asked) <= 8
+    with np.errstate(over="ignore"):
+        expected = [sum(rise(float(number)) <= pair[1] for number in range(1, pair[0] + 1)) for pair in pairs]
+    assert largest(value, limit, most).tolist() == expected
+    assert len(asked) <= 45
+
+
+def test_a_value_that_rises_in_a_line_is_met_at_once():
+    asked = []
+
+    def value(numbers, rows):
+        asked.append(len(rows))
+        return 3.0 + 0.25 * numbers
+
+    assert largest(value, 128.1, np.array([10_000])).tolist() == [500]
+    assert len(asked) <= 5
 
 
 @pytest.mark.parametrize(

@@ -81,9 +81,12 @@ def estimate_step(model: Model, system: System, layouts: Layouts, batch: Batch, 
 
     Source: chapter "Supernodes", equations 6-2 and 6-5.
     """
-    work = tuple(_work(model, system, layouts, batch, item, assumptions) for item in operators(model))
+    own = _sessions(batch, layouts)
+    work = tuple(_work(model, system, layouts, batch, own, item, assumptions) for item in operators(model))
     local = _sum([item.seconds for item in work], len(layouts))
-    exchanges = tuple((item, _exchange(system, layouts, batch, item, assumptions)) for item in messages(model))
+    exchanges = tuple(
+        (item, _exchange(system, layouts, batch.rows * own, item, assumptions)) for item in messages(model)
+    )
     merged = _sum([exchange.seconds * _calls(message, layouts) for message, exchange in exchanges], len(layouts))
     return Step(work=work, exchanges=exchanges, local_s=local, exchange_s=merged, total_s=local + merged)
 
@@ -122,13 +125,19 @@ def flops(step: Step) -> Floats:
 
 
 def _work(  # noqa: PLR0917 - the four nouns and an operator
-    model: Model, system: System, layouts: Layouts, batch: Batch, operator: Operator, assumptions: Assumptions
+    model: Model,
+    system: System,
+    layouts: Layouts,
+    batch: Batch,
+    own: Ints,
+    operator: Operator,
+    assumptions: Assumptions,
 ) -> Work:
     if operator.scores.dims:
-        work, state = _attention_work(model, layouts, batch, operator)
+        work, state = _attention_work(model, layouts, batch, own, operator)
         weights = np.zeros(len(layouts))
     else:
-        work, weights = _matrix_work(model, layouts, batch, operator, assumptions)
+        work, weights = _matrix_work(model, layouts, batch, own, operator, assumptions)
         state = np.zeros(len(layouts))
     rate: Any = matrix_rate(model, system, operator) * assumptions.efficiency.matrix
     memory: Any = system.accelerator.memory_bandwidth * assumptions.efficiency.memory
@@ -143,13 +152,13 @@ def _work(  # noqa: PLR0917 - the four nouns and an operator
     )
 
 
-def _matrix_work(
-    model: Model, layouts: Layouts, batch: Batch, operator: Operator, assumptions: Assumptions
+def _matrix_work(  # noqa: PLR0917 - the four nouns and an operator
+    model: Model, layouts: Layouts, batch: Batch, own: Ints, operator: Operator, assumptions: Assumptions
 ) -> tuple[Floats, Floats]:
     """FLOPs and weight bytes of one layer's product on the busiest rank, one step: a weight is read once a step."""
     tensor, even = operator.weights[0], assumptions.weight_reads == "even"
     if operator.rows == "tokens":
-        rows = _sessions(batch, layouts) * float(batch.sampled if operator.kind is None else batch.rows)
+        rows = own * float(batch.sampled if operator.kind is None else batch.rows)
         if even:
             shards = layouts.degree("tp")
             return matmul_flops(tensor.elements / shards, rows), _whole_bytes(model, tensor) / shards
@@ -169,7 +178,9 @@ def _matrix_work(
 
 def _sessions(batch: Batch, layouts: Layouts) -> Ints:
     """Sessions that the fullest copy of attention works on in a step: a column, or one number in a column of one."""
-    return local_samples(_each(batch.sessions), layouts)
+    copies = layouts.degree("dp_replicate") * layouts.degree("dp_shard")
+    sessions = _each(batch.sessions)
+    return local_samples(sessions, layouts) if copies.max(initial=1) > 1 else sessions
 
 
 def _each(count: Count) -> Ints:
@@ -184,15 +195,16 @@ def _column(values: Ints | int, layouts: Layouts) -> Floats:
     return np.broadcast_to(np.asarray(values, dtype=np.float64), len(layouts))
 
 
-def _attention_work(model: Model, layouts: Layouts, batch: Batch, operator: Operator) -> tuple[Floats, Floats]:
+def _attention_work(
+    model: Model, layouts: Layouts, batch: Batch, own: Ints, operator: Operator
+) -> tuple[Floats, Floats]:
     """FLOPs and state bytes of one layer's attention on a rank: its query heads over the positions they see."""
     heads = local_elements(operator.scores, layouts, "activations").astype(np.float64)
     pairs, positions = batch.pairs(operator.window), batch.attended(operator.window)
     cached = np.zeros(len(layouts))
     for tensor in operator.state:
         cached = cached + local_elements(tensor, layouts, "kv_cache") * model.kv.bits / 8
-    sessions = _sessions(batch, layouts)
-    return score_flops(heads, pairs / batch.steps * sessions), cached * (positions / batch.steps * sessions)
+    return score_flops(heads, pairs / batch.steps * own), cached * (positions / batch.steps * own)
 
 
 def matrix_rate(model: Model, system: System, operator: Operator) -> float:
@@ -207,9 +219,9 @@ def compute_formats(model: Model, operator: Operator) -> tuple[str, ...]:
 
 
 def _exchange(
-    system: System, layouts: Layouts, batch: Batch, message: Message, assumptions: Assumptions
+    system: System, layouts: Layouts, rows: Ints, message: Message, assumptions: Assumptions
 ) -> collectives.Exchange:
-    sent = message.per_row_bytes * batch.rows * _sessions(batch, layouts)
+    sent = message.per_row_bytes * rows
     if message.boundary:
         return _boundaries(system, layouts, sent, assumptions.efficiency)
     group = group_along(system, layouts, message.axis, assumptions.efficiency)

@@ -43,9 +43,11 @@ class Ledger:
 
 
 def serving_ledger(
-    model: Model, layouts: Layouts, *, sessions: Ints, tokens: int | Ints, workspace_bytes: int, capacity_bytes: int
+    model: Model, layouts: Layouts, *, sessions: Ints, tokens: int | Ints, workspace_bytes: int, capacity_bytes: Any
 ) -> Ledger:
     """Bytes per rank with `sessions` (a column: per replica) of `tokens` cached positions each (or a column).
+
+    capacity_bytes: of a device, one number or a column.
 
     `W + K + U <= C` on every rank. Source: chapter "Supernodes", equation 6-1.
     """
@@ -53,13 +55,13 @@ def serving_ledger(
     weights, session, token = _per_kind(model, layouts, tokens)
     ends = _ends(model, layouts)
     resident = local_samples(sessions, layouts)
-    room = capacity_bytes - workspace_bytes
+    room = np.broadcast_to(np.asarray(capacity_bytes, dtype=np.int64) - workspace_bytes, len(layouts))
     for stages, rows in by_stages(layouts):
         counts, numbers = stage_kinds(model, stages)
         per_stage = tuple(column[rows] @ counts[:, :-2].T for column in (weights, session, token))
         fixed = per_stage[0] + ends[rows] @ counts[:, -2:].T
         fullest = _fullest(fixed, per_stage[1] * resident[rows, None], numbers)
-        free = np.maximum(room - fixed, 0)
+        free = np.maximum(room[rows, None] - fixed, 0)
         held[:, rows] = np.stack([*fullest, _room_for(free, per_stage[1]), _room_for(free, per_stage[2])])
     stage, parameters, kv_cache, total, max_sessions, max_tokens = held
     ways = sample_ways(layouts)

@@ -6,8 +6,9 @@ a step is timed at their mean length, because sessions are spread evenly over th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,8 +25,8 @@ from meshwright.search.largest import largest
 from meshwright.system.system import System
 from meshwright.workload.batches import decode, prefill
 
-MOST_BATCH = 2**20
-"""Beyond it no batch is looked at: where a session's state takes (nearly) no memory."""
+Question: TypeAlias = Callable[[Ints], tuple[System, ServeJob, ServeOptions]]
+"""The nouns as they stand for some rows of a table: numbers of them may be columns, one value a row asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,17 +56,31 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Decided:
+    """Columns that decide a plan, one row a layout.
+
+    in_flight: sessions over all replicas.   fits: memory holds the batch.   eligible: and it keeps the job's bounds.
+    """
+
+    running: Running
+    in_flight: Ints
+    tokens_per_s: Floats
+    tokens_per_gpu_s: Floats
+    fits: Bools
+    eligible: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BatchTable:
     """Columns, one row a layout; those of `Space` stand in `space`.
 
-    capacity: the largest batch that memory holds.   share: the batch that would take every session that is asked for.
-    in_flight: sessions over all replicas.   limited_by: what keeps the batch from growing.   late: breaks a bound.
+    capacity: the largest batch that memory holds.   limited_by: what keeps the batch from growing.   valid: keeps the
+    rules.   The rest as in `Decided`.
     """
 
     space: Space
     prompt: Prompt
     capacity: Ints
-    share: Ints
     running: Running
     ledger: Ledger
     in_flight: Ints
@@ -83,29 +98,43 @@ def batch_table(model: Model, system: System, job: ServeJob, options: ServeOptio
     Raises the codes of `space`.
     """
     found = space(model, system, options)
-    layouts, replicas = found.layouts, found.layouts.degree("replicas")
+    layouts = found.layouts
     prompt = prompt_of(model, system, job, options, layouts)
-    capacity = ledger_of(model, system, job, options, layouts, np.ones(len(layouts), dtype=np.int64)).max_sessions
-    share = -(-asked(job) // replicas)
-    batch = _batches(model, system, job, options, layouts, prompt, minimum(capacity, share), share)
-    running = run(model, system, job, options, layouts, prompt, batch)
-    ledger = ledger_of(model, system, job, options, layouts, batch)
-    in_flight = minimum(batch * replicas, asked(job))
-    whole = batching.throughput_tokens_per_s(in_flight, running.turn_s)
-    valid = np.array([item is None for item in found.broken], dtype=np.bool_) & ~np.isnan(running.tpot_s)
-    fits = valid & (ledger.total <= system.accelerator.memory)
+    capacity = capacity_of(model, system, job, options, layouts)
+    chosen = decided(model, lambda _: (system, job, options), layouts, prompt, capacity, found.devices)
+    valid = np.array([item is None for item in found.broken], dtype=np.bool_) & ~np.isnan(chosen.running.tpot_s)
     return BatchTable(
         space=found,
         prompt=prompt,
         capacity=capacity,
-        share=share,
+        running=chosen.running,
+        ledger=_ledger(model, system, job, options, layouts, chosen.running.batch),
+        in_flight=chosen.in_flight,
+        tokens_per_s=chosen.tokens_per_s,
+        tokens_per_gpu_s=chosen.tokens_per_gpu_s,
+        limited_by=_limits(job, chosen.running.batch, -(-asked(job) // layouts.degree("replicas")), capacity),
+        valid=valid,
+        fits=valid & chosen.fits,
+        eligible=valid & chosen.eligible,
+    )
+
+
+def decided(  # noqa: PLR0917 - what is asked, the layouts, and what bounds a batch
+    model: Model, asked_on: Question, layouts: Layouts, prompt: Prompt, capacity: Ints, devices: int
+) -> Decided:
+    """The batch of every row, and whether it keeps the bounds. devices: powered, and so paid for."""
+    system, job, options = asked_on(np.arange(len(layouts)))
+    replicas = layouts.degree("replicas")
+    batch = _batches(model, asked_on, layouts, prompt, capacity)
+    running = run(model, system, job, options, layouts, prompt, batch)
+    in_flight = minimum(batch * replicas, asked(job))
+    whole = batching.throughput_tokens_per_s(in_flight, running.turn_s)
+    fits = batch <= capacity
+    return Decided(
         running=running,
-        ledger=ledger,
         in_flight=in_flight,
         tokens_per_s=whole,
-        tokens_per_gpu_s=batching.device_tokens_per_gpu_s(whole, found.devices),
-        limited_by=_limits(job, batch, share, capacity),
-        valid=valid,
+        tokens_per_gpu_s=batching.device_tokens_per_gpu_s(whole, devices),
         fits=fits,
         eligible=fits & within(job.tpot, running.tpot_s) & within(job.ttft, prompt.ttft_s),
     )
@@ -127,10 +156,14 @@ def prompt_of(model: Model, system: System, job: ServeJob, options: ServeOptions
     return Prompt(ttft_s=step.total_s, slowest_s=slowest_stage_s(model, layouts, step))
 
 
-def ledger_of(  # noqa: PLR0917 - the four nouns and a column
+def capacity_of(model: Model, system: System, job: ServeJob, options: ServeOptions, layouts: Layouts) -> Ints:
+    """The largest batch that memory holds, each session at its final length; the memory may be a column."""
+    return _ledger(model, system, job, options, layouts, np.ones(len(layouts), dtype=np.int64)).max_sessions
+
+
+def _ledger(  # noqa: PLR0917 - the four nouns and a column
     model: Model, system: System, job: ServeJob, options: ServeOptions, layouts: Layouts, batch: Ints
 ) -> Ledger:
-    """Memory with a batch of sessions at their final length on every replica."""
     return serving_ledger(
         model,
         layouts,
@@ -189,27 +222,22 @@ def _between_steps(
     return interval, batching.turn_s(interval, own, full)
 
 
-def _batches(  # noqa: PLR0917 - the four nouns, the layouts, and what bounds a batch
-    model: Model,
-    system: System,
-    job: ServeJob,
-    options: ServeOptions,
-    layouts: Layouts,
-    prompt: Prompt,
-    most: Ints,
-    share: Ints,
-) -> Ints:
+def _batches(model: Model, asked_on: Question, layouts: Layouts, prompt: Prompt, capacity: Ints) -> Ints:
     """The batch of every row, at least 1; whether memory and bounds allow it is judged afterwards."""
+    _, job, _ = asked_on(np.arange(len(layouts)))
+    share = -(-asked(job) // layouts.degree("replicas"))
     if job.concurrency is not None:
-        return np.maximum(share, 1)
+        return share
+    most = minimum(capacity, share)
     if job.tpot is None:
         return np.maximum(most, 1)
 
-    def in_time(batch: Ints, rows: Ints) -> Bools:
+    def tpot_s(batch: Ints, rows: Ints) -> Floats:
+        system, own_job, options = asked_on(rows)
         own = Prompt(ttft_s=prompt.ttft_s[rows], slowest_s=prompt.slowest_s[rows])
-        return within(job.tpot, run(model, system, job, options, layouts.take(rows), own, batch).tpot_s)
+        return run(model, system, own_job, options, layouts.take(rows), own, batch).tpot_s
 
-    return np.maximum(largest(in_time, most), 1)
+    return np.maximum(largest(tpot_s, job.tpot, most), 1)
 
 
 def _limits(job: ServeJob, batch: Ints, share: Ints, capacity: Ints) -> tuple[str, ...]:

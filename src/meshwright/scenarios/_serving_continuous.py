@@ -22,8 +22,10 @@ from meshwright.scenarios._serving_answers import (
     sources_used,
     warnings_of,
 )
+from meshwright.scenarios._serving_batch_flips import batch_flips
 from meshwright.scenarios._serving_batch_rows import candidates
 from meshwright.scenarios._serving_batches import BatchTable, asked, batch_table, prompt_of, run
+from meshwright.scenarios._serving_flips import MOST_LAYOUTS, SPAN
 from meshwright.scenarios._serving_pareto import pareto
 from meshwright.scenarios._serving_table import OUT_OF_POWER, Objective, ServeOptions
 from meshwright.search.rank import order
@@ -33,7 +35,8 @@ BATCHES_LEFT_OUT: Final = (
     "queueing: `ttft_s` is one prompt alone on an idle replica, and sessions that are not in flight wait their turn",
     "admission below the final length, preemption and shared prefixes: each session keeps room for all of its tokens",
     "lengths that differ: a step is timed at the mean length of a generation, and evenly spread sessions have it",
-    "flips of a continuous batch",
+    f"flips beyond a factor {SPAN:g} of a parameter's value, of two at once, of a context whose prompt is timed, or among"
+    f" over {MOST_LAYOUTS} layouts",
 )
 _PREFILL_LEFT_OUT: Final = {
     "cached": "prefill: contexts are cached when their sessions arrive (the columns `..._with_prefill...` stand beside)",
@@ -62,6 +65,7 @@ def plan_batches(model: Model, system: System, job: ServeJob, options: ServeOpti
         verdict=_verdict(model, system, job, table, best),
         best=best,
         candidates=found,
+        flips=batch_flips(model, system, job, chosen, table) if chosen.flips == "search" else (),
         sensitivity=() if best is None else _sensitivity(model, system, job, chosen, table, ranked[0]),
         warnings=warnings_of(model, job, best, found),
         not_modelled=left_out(model, system, (_PREFILL_LEFT_OUT[chosen.prefill], *BATCHES_LEFT_OUT), EXPERTS_LEFT_OUT),

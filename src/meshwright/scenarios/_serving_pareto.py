@@ -14,11 +14,13 @@ from meshwright.base.numbers import Ints, minimum
 from meshwright.cost import batching
 from meshwright.job.serve import ServeJob
 from meshwright.model.model import Model
-from meshwright.scenarios._serving_batches import MOST_BATCH, BatchTable, Prompt, run, within
+from meshwright.scenarios._serving_batches import BatchTable, Prompt, run, within
 from meshwright.scenarios._serving_table import ServeOptions
 from meshwright.search.pareto import front
 from meshwright.system.system import System
 
+MOST_BATCH: Final = 2**20
+"""Beyond it no batch is looked at: where a session's state takes nearly no memory."""
 GOALS: Final = ("tokens_per_s_per_gpu", "tokens_per_s_per_user")
 
 
