@@ -165,7 +165,7 @@ def _matrix_work(  # noqa: PLR0917 - the four nouns and an operator
         sizes = fullest_sizes(tensor, layouts, "gathered")
         stored = _column(model.format_of(tensor).stored_bytes(sizes), layouts)
         return matmul_flops(_column(product(sizes), layouts), rows), stored
-    routed = _each(batch.sessions) * float(batch.rows)  # of all copies of attention: they share the experts
+    routed = _each(batch.sessions) * np.float64(batch.rows)  # of all copies of attention: they share the experts
     groups = layouts.degree("ep")
     visited, visits = expert_load(operator.experts, operator.top_k, groups, routed, assumptions.expert_reads)
     if even:

@@ -14,8 +14,8 @@ ExpertReads: TypeAlias = Literal["expected", "full"] | float | tuple[float, ...]
 """How many distinct experts of a layer the rows of one step read, over all groups together.
 
 `expected`: what uniform and independent choices are expected to cover.   `full`: all of them.   A number: that many in
-a decode step, though never fewer than one row chooses nor more than all rows can.   Several numbers: how often each expert of a
-layer, in their order, was chosen; rows choose independently in these proportions, the same in every layer.
+a decode step, though never fewer than one row chooses nor more than all rows can.   Several numbers: how often each
+expert of a layer, in their order, was chosen; rows choose independently in these proportions, alike in every layer.
 """
 
 

@@ -1,4 +1,4 @@
-"""What every serving plan says beside its candidates, under any discipline: inputs, sensitivity, sources, what is left out.
+"""What every serving plan says beside its candidates: inputs, sensitivity, warnings, sources, what is left out.
 
 The nouns, and what was made of them, go in; fields of a `Result` come out.
 """

@@ -31,7 +31,7 @@ def batch_flips(
         times = len(values) // len(rows)
         kept = table.prompt
         prompt = Prompt(ttft_s=np.tile(kept.ttft_s[rows], times), slowest_s=np.tile(kept.slowest_s[rows], times))
-        if parameter.moves & {"service", "prompt"}:
+        if "service" in parameter.moves:
             prompt = prompt_of(model, on, job, chosen, blocks)
         capacity = np.tile(table.capacity[rows], times)
         if parameter.moves & {"held", "room"}:

@@ -1,4 +1,4 @@
-"""A job under `continuous` and the other nouns go in; every layout with its batch, ranked, and the Pareto front come out."""
+"""A job under `continuous` and the other nouns go in; layouts with their batches, ranked, and the front come out."""
 
 from __future__ import annotations
 
@@ -35,17 +35,16 @@ BATCHES_LEFT_OUT: Final = (
     "queueing: `ttft_s` is one prompt alone on an idle replica, and sessions that are not in flight wait their turn",
     "admission below the final length, preemption and shared prefixes: each session keeps room for all of its tokens",
     "lengths that differ: a step is timed at the mean length of a generation, and evenly spread sessions have it",
-    f"flips beyond a factor {SPAN:g} of a parameter's value, of two at once, of a context whose prompt is timed, or among"
-    f" over {MOST_LAYOUTS} layouts",
+    f"flips beyond a factor {SPAN:g} of a parameter's value, of two at once, or among over {MOST_LAYOUTS} layouts",
+    "flips of the context where a prompt's time counts (--ttft, or --prefill between-steps)",
 )
 _PREFILL_LEFT_OUT: Final = {
-    "cached": "prefill: contexts are cached when their sessions arrive (the columns `..._with_prefill...` stand beside)",
+    "cached": "prefill: contexts are cached when their sessions arrive (columns `..._with_prefill...` stand beside)",
     "between_steps": "chunked prefill: prompts run whole, one at a time, between two steps of the replica",
 }
 EXPERTS_LEFT_OUT: Final = (
     "skewed routing, unless --expert-reads gives it: rows choose experts uniformly and independently",
-    "the busiest group of ep beyond a lower bound: it pays the expected busiest group of one row, and what the other"
-    " rows are expected to add to that group (given choices: the expectation of the fullest group)",
+    "the busiest group of ep beyond a lower bound: what one row's busiest group has, and others are expected to add",
 )
 
 

@@ -95,7 +95,7 @@ def every_flip(
     if not 0 < len(rows) <= MOST_LAYOUTS:
         return ()
     layouts = table.take(rows)
-    ids = np.array([known[row].id for row in rows.tolist()], dtype=object)
+    ids = np.array([known[int(row)].id for row in rows], dtype=object)
     order = np.argsort(np.lexsort((np.argsort(np.argsort(ids)), layouts.degree("ep"))))
     names: list[str | None] = [*ids.tolist(), None]
     count = max(_LEAST_VALUES, _MOST_ROWS // len(rows))

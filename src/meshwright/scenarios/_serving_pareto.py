@@ -1,7 +1,7 @@
-"""A table of continuous batches goes in; the front of tokens a second per GPU against per user comes out, point by point.
+"""A table of continuous batches goes in; the front of tokens a second per GPU against per user comes out.
 
-Every layout that keeps the rules is tried at batches 1, 2, 4, ... up to the one that memory limits, and at its own batch
-of the plan. Points that break a bound of the job are on the front like others, and say what they break.
+Every layout that keeps the rules is tried at batches 1, 2, 4, ... up to the one that memory limits, and at its own of
+the plan. Points that break a bound of the job are on the front like others, and say what they break.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _smallest_that_fits(table: ServingTable) -> str | None:
 
 
 def groups(step: Step, layout: Layout, row: int, sessions: int) -> list[dict[str, Any]]:
-    """The exchanges of one candidate, whose steps have `sessions` rows: algorithm, rounds, time of one, calls a step."""
+    """The exchanges of a candidate whose steps have `sessions` rows: algorithm, rounds, time of one, calls a step."""
     tp, pp = layout.tp, layout.pp
     found: list[dict[str, Any]] = []
     for message, exchange in step.exchanges:

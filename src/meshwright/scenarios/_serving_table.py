@@ -43,8 +43,9 @@ class ServeOptions:
     `latency` (seconds between tokens) or `throughput` (tokens a second), and None takes cost.   all_reduce_time:
     seconds of one all_reduce in every group, in place of the algorithm's.   expert_reads: experts that the rows of a
     step read.   prefill: of a continuous batch, whether prompts are cached when their sessions arrive (as under fifo),
-    or computed between the steps of the replica that decodes them.   power_budget, power_base: watts of all boxes together, and of what draws
-    beside them.   fault: one part that stops, reported beside the plan.   flips: whether they are searched.
+    or computed between the steps of the replica that decodes them.   power_budget, power_base: watts of all boxes
+    together, and of what draws beside them.   fault: one part that stops, reported beside the plan.   flips: whether
+    they are searched.
     workspace: bytes kept free on every device (assumed).   layout: fixed fields, the rest is searched.
     """
 

@@ -1,4 +1,4 @@
-"""A value of whole numbers that rises with them, and its bound, one a row, go in; the largest numbers within come out."""
+"""A value that rises with whole numbers, and its bound, one a row, go in; the largest numbers within come out."""
 
 from __future__ import annotations
 
@@ -40,13 +40,12 @@ def largest(value: Callable[[Ints, Ints], Floats], bound: Any, most: Ints) -> In
         turn += 1
 
 
-def _between(  # noqa: PLR0917 - two ends of a line, and what it should meet
-    first: Ints, last: Ints, low: Floats, high: Floats, limit: Floats, *, halve: bool
-) -> Ints:
+def _between(first: Ints, last: Ints, low: Floats, high: Floats, limit: Floats, *, halve: bool) -> Ints:
     """A number strictly between two: in the middle, or where the line through both values meets the limit.
 
     Where nothing is known of the lower end, the least number.
     """
-    share = np.full(first.shape, 0.5) if halve else (limit - low) / np.where(high > low, high - low, np.nan)
-    share = np.where(np.isnan(low) & ~halve, 0.0, np.where(np.isfinite(share), share, 0.5))
+    line = (limit - low) / np.where(high > low, high - low, np.nan)
+    line = np.where(np.isnan(low), 0.0, np.where(np.isfinite(line), line, 0.5))
+    share = np.full(first.shape, 0.5) if halve else line
     return np.clip(first + ((last - first) * np.clip(share, 0.0, 1.0)).astype(np.int64), first + 1, last - 1)

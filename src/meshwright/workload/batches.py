@@ -1,4 +1,4 @@
-"""What one step works on: sessions and their length go in; rows, cached positions, attention pairs come out, exactly."""
+"""What one step works on: sessions and a length go in; rows, cached positions, attention pairs come out, exactly."""
 
 from __future__ import annotations
 
