@@ -160,13 +160,13 @@ def _by_formula(name: str, group: Group, message_bytes: Ints | int) -> Exchange:
 
 def _measured(otherwise: Exchange, group: Group, message_bytes: Ints | int, system: System) -> Exchange:
     """The archived time of each distinct (boxes, ranks, bytes), where there is one."""
-    keys, place = np.unique(
-        np.stack(np.broadcast_arrays(group.nodes, group.ranks, message_bytes)), axis=1, return_inverse=True
-    )
-    place = place.reshape(-1)
+    base = int(group.ranks.max(initial=0)) + 1
+    groups, of_group = np.unique(group.nodes * base + group.ranks, return_inverse=True)
+    sizes, of_size = np.unique(np.atleast_1d(message_bytes), return_inverse=True)
+    keys, place = np.unique(of_group * len(sizes) + of_size, return_inverse=True)
+    pairs = [divmod(key, len(sizes)) for key in cast("list[int]", keys.tolist())]
     archive = [
-        measured_time("all_reduce", system, nodes, ranks, size)
-        for nodes, ranks, size in cast("list[list[int]]", keys.T.tolist())
+        measured_time("all_reduce", system, *divmod(int(groups[pair]), base), int(sizes[size])) for pair, size in pairs
     ]
     times: Floats = np.array([np.nan if item is None else item.time for item in archive])[place]
     known = ~np.isnan(times)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,9 +12,22 @@ from meshwright.job.serve import MOST_SESSIONS, MOST_TOKENS, ServeJob
 from meshwright.layout.layouts import Layouts
 from meshwright.model.model import Model
 from meshwright.scenarios._serving_batches import BatchTable, Prompt, capacity_of, decided, prompt_of
-from meshwright.scenarios._serving_flips import Judged, Parameter, every_flip, of_bound, of_hardware, of_job, possible
+from meshwright.scenarios._serving_flips import (
+    MOST_LAYOUTS,
+    Judged,
+    Parameter,
+    every_flip,
+    of_bound,
+    of_hardware,
+    of_job,
+    possible,
+)
 from meshwright.scenarios._serving_table import ServeOptions
 from meshwright.system.system import System
+
+
+MOST_SEARCHED: Final = 60
+"""Layouts among which flips are looked for where every value of a parameter needs its own search for batches."""
 
 
 def batch_flips(
@@ -36,11 +49,13 @@ def batch_flips(
         capacity = np.tile(table.capacity[rows], times)
         if parameter.moves & {"held", "room"}:
             capacity = capacity_of(model, on, asked, chosen, blocks)
-        found = decided(model, asked_on, blocks, prompt, capacity, table.space.devices)
+        found = decided(model, asked_on, blocks, prompt, capacity, table.space.paid)
         goal = -found.in_flight if options.objective == "latency" else -found.tokens_per_gpu_s
         return Judged(eligible=found.eligible, goals=(goal, found.running.tpot_s))
 
-    return every_flip(_parameters(system, job, options, table), table.space.layouts, table.space.rows, rows, judge)
+    parameters = _parameters(system, job, options, table)
+    most = MOST_SEARCHED if job.concurrency is None and job.tpot is not None else MOST_LAYOUTS
+    return every_flip(parameters, table.space.layouts, table.space.rows, rows, judge, most)
 
 
 def _parameters(system: System, job: ServeJob, options: ServeOptions, table: BatchTable) -> list[Parameter]:

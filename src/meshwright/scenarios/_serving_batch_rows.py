@@ -64,7 +64,7 @@ def _columns(table: BatchTable) -> dict[str, Any]:
         "tokens_per_s_per_user": batching.throughput_tokens_per_s(1, running.tpot_s),
         "cost_gpu_s_per_million_tokens": batching.token_gpu_s(_MILLION, table.tokens_per_gpu_s),
         "tpot_with_prefill_s": running.mixed_tpot_s,
-        "tokens_per_s_per_gpu_with_prefill": batching.device_tokens_per_gpu_s(whole, table.space.devices),
+        "tokens_per_s_per_gpu_with_prefill": batching.device_tokens_per_gpu_s(whole, table.space.paid),
         "step_time_s": step.total_s,
         "local_time_s": step.local_s,
         "exchange_time_s": step.exchange_s,

@@ -101,7 +101,7 @@ def batch_table(model: Model, system: System, job: ServeJob, options: ServeOptio
     layouts = found.layouts
     prompt = prompt_of(model, system, job, options, layouts)
     capacity = capacity_of(model, system, job, options, layouts)
-    chosen = decided(model, lambda _: (system, job, options), layouts, prompt, capacity, found.devices)
+    chosen = decided(model, lambda _: (system, job, options), layouts, prompt, capacity, found.paid)
     valid = np.array([item is None for item in found.broken], dtype=np.bool_) & ~np.isnan(chosen.running.tpot_s)
     return BatchTable(
         space=found,
@@ -120,9 +120,9 @@ def batch_table(model: Model, system: System, job: ServeJob, options: ServeOptio
 
 
 def decided(  # noqa: PLR0917 - what is asked, the layouts, and what bounds a batch
-    model: Model, asked_on: Question, layouts: Layouts, prompt: Prompt, capacity: Ints, devices: int
+    model: Model, asked_on: Question, layouts: Layouts, prompt: Prompt, capacity: Ints, paid: float
 ) -> Decided:
-    """The batch of every row, and whether it keeps the bounds. devices: powered, and so paid for."""
+    """The batch of every row, and whether it keeps the bounds. paid: devices, see `Space`."""
     system, job, options = asked_on(np.arange(len(layouts)))
     replicas = layouts.degree("replicas")
     batch = _batches(model, asked_on, layouts, prompt, capacity)
@@ -134,7 +134,7 @@ def decided(  # noqa: PLR0917 - what is asked, the layouts, and what bounds a ba
         running=running,
         in_flight=in_flight,
         tokens_per_s=whole,
-        tokens_per_gpu_s=batching.device_tokens_per_gpu_s(whole, devices),
+        tokens_per_gpu_s=batching.device_tokens_per_gpu_s(whole, paid),
         fits=fits,
         eligible=fits & within(job.tpot, running.tpot_s) & within(job.ttft, prompt.ttft_s),
     )

@@ -22,7 +22,7 @@ from meshwright.scenarios._serving_answers import (
     sources_used,
     warnings_of,
 )
-from meshwright.scenarios._serving_batch_flips import batch_flips
+from meshwright.scenarios._serving_batch_flips import MOST_SEARCHED, batch_flips
 from meshwright.scenarios._serving_batch_rows import candidates
 from meshwright.scenarios._serving_batches import BatchTable, asked, batch_table, prompt_of, run
 from meshwright.scenarios._serving_flips import MOST_LAYOUTS, SPAN
@@ -35,7 +35,10 @@ BATCHES_LEFT_OUT: Final = (
     "queueing: `ttft_s` is one prompt alone on an idle replica, and sessions that are not in flight wait their turn",
     "admission below the final length, preemption and shared prefixes: each session keeps room for all of its tokens",
     "lengths that differ: a step is timed at the mean length of a generation, and evenly spread sessions have it",
-    f"flips beyond a factor {SPAN:g} of a parameter's value, of two at once, or among over {MOST_LAYOUTS} layouts",
+    (
+        f"flips beyond a factor {SPAN:g} of a parameter's value, of two at once, or among over {MOST_LAYOUTS} layouts"
+        f" ({MOST_SEARCHED} where --tpot decides the batch)"
+    ),
     "flips of the context where a prompt's time counts (--ttft, or --prefill between-steps)",
 )
 _PREFILL_LEFT_OUT: Final = {

@@ -87,19 +87,20 @@ def every_flip(
     known: Sequence[Layout],
     rows: Ints,
     judge: Callable[[Parameter, Floats, Layouts], Judged],
+    most: int = MOST_LAYOUTS,
 ) -> tuple[Mapping[str, Any], ...]:
     """Every flip of every parameter among some rows of a table (`known`: the same, one by one).
 
-    judge: a parameter, its values and layouts, one row each, to what decides.   None beyond `MOST_LAYOUTS` rows.
+    judge: a parameter, its values and layouts, one row each, to what decides.   None beyond `most` rows.
     """
-    if not 0 < len(rows) <= MOST_LAYOUTS:
+    if not 0 < len(rows) <= most:
         return ()
     layouts = table.take(rows)
     ids = np.array([known[int(row)].id for row in rows], dtype=object)
     order = np.argsort(np.lexsort((np.argsort(np.argsort(ids)), layouts.degree("ep"))))
     names: list[str | None] = [*ids.tolist(), None]
     count = max(_LEAST_VALUES, _MOST_ROWS // len(rows))
-    fewer = min(count, PARTS)  # cells of continuous values fall apart as well with fewer parts, of whole ones not
+    fewer = min(count, PARTS)  # only counts make the choice jump to and fro, and so hide much in one cell
 
     def found_for(parameter: Parameter) -> tuple[Change, ...]:
         def choose(values: Floats) -> Ints:
@@ -109,7 +110,7 @@ def every_flip(
 
         grid = np.geomspace(parameter.low, parameter.high, count)
         whole_grid = parameter.divide is whole
-        parts = PARTS if whole_grid else fewer
+        parts = fewer if parameter.unit else PARTS
         return changes(
             choose, lambda ends: parameter.divide(ends, parts), np.unique(np.round(grid)) if whole_grid else grid
         )

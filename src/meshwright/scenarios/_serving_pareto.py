@@ -48,7 +48,7 @@ def points(model: Model, system: System, job: ServeJob, options: ServeOptions, t
         "tpot_s": running.tpot_s,
         "ttft_s": prompt.ttft_s,
         "tokens_per_s": whole,
-        "tokens_per_s_per_gpu": batching.device_tokens_per_gpu_s(whole, table.space.devices),
+        "tokens_per_s_per_gpu": batching.device_tokens_per_gpu_s(whole, table.space.paid),
         "tokens_per_s_per_user": batching.throughput_tokens_per_s(1, running.tpot_s),
     }
 

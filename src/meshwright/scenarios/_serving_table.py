@@ -90,6 +90,11 @@ class Space:
     idle: Ints
     devices: int
 
+    @property
+    def paid(self) -> float:
+        """Devices that are powered, and so paid for; not a number where there are none."""
+        return float(self.devices) if self.devices else np.nan
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ServingTable:
