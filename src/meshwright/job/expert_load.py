@@ -60,5 +60,10 @@ def checked_reads(reads: ExpertReads, experts: int, top_k: int) -> ExpertReads:
     return reads
 
 
+def no_experts(model: str) -> JobError:
+    """The error for a routing of a model that has no experts."""
+    return JobError(7, f"--expert-reads: {model} has no experts", "leave --expert-reads out")
+
+
 def _range(top_k: int, experts: int) -> str:
     return f"give a number from {top_k} to {experts}, or expected, or full"

@@ -79,14 +79,19 @@ def _checked_batching(job: ServeJob) -> ServeJob:
             raise JobError(2, f"--{name} is {bound:g} s", f"give a time above zero, as in --{name} 30ms")
     chosen: Discipline = job.discipline or ("continuous" if asked else "fifo")
     if chosen == "fifo" and asked:
-        fix = f"leave --{asked[0]} out, or --discipline continuous"
-        raise JobError(6, f"--{asked[0]}: fifo runs one session at a time, from the first step to the last", fix)
+        raise foreign(asked[0], "fifo", "runs one session at a time, from the first step to the last")
     late = [name for name in _FIFO if getattr(job, name) is not None]
     if chosen == "continuous" and (late or job.on_time != _ALL):
         name = "deadline" if late else "on-time"
-        fix = f"leave --{name} out, or --discipline fifo without --ttft, --tpot and --concurrency"
-        raise JobError(6, f"--{name}: a continuous batch is judged token by token, by --ttft and --tpot", fix)
+        raise foreign(name, "continuous", "judges token by token, by --ttft and --tpot")
     return job if job.discipline == chosen else replace(job, discipline=chosen)
+
+
+def foreign(option: str, discipline: Discipline, why: str) -> JobError:
+    """The error for an option that a discipline has no use for."""
+    bounds = ", ".join(f"--{name}" for name in _CONTINUOUS)
+    other = "continuous" if discipline == "fifo" else f"fifo without {bounds}"
+    return JobError(6, f"--{option}: {discipline} {why}", f"leave --{option} out, or --discipline {other}")
 
 
 def check_range(name: str, value: int, least: int, most: int) -> None:

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from meshwright.base.errors import CollectiveError, JobError
+from meshwright.base.errors import CollectiveError
 from meshwright.base.parse import get_path, set_path
 from meshwright.base.result import Candidate, Lever, Source
 from meshwright.cost.estimate import compute_formats
-from meshwright.job.expert_load import checked_reads
+from meshwright.job.expert_load import checked_reads, no_experts
 from meshwright.job.serve import ServeJob
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import Layouts
@@ -63,7 +63,7 @@ def check_experts(model: Model, options: ServeOptions) -> None:
     """The routing that the user gives is one of this model's layers. Raises JOB007."""
     layers = [block.feed_forward for block in model.kinds if isinstance(block.feed_forward, Experts)]
     if not layers and options.expert_reads != "expected":
-        raise JobError(7, f"--expert-reads: {model.name} has no experts", "leave --expert-reads out")
+        raise no_experts(model.name)
     for layer in layers:
         checked_reads(options.expert_reads, layer.experts, layer.top_k)
 

@@ -25,7 +25,6 @@ from meshwright.scenarios._serving_flips import (
 from meshwright.scenarios._serving_table import ServeOptions
 from meshwright.system.system import System
 
-
 MOST_SEARCHED: Final = 60
 """Layouts among which flips are looked for where every value of a parameter needs its own search for batches."""
 

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from meshwright.base.errors import JobError
 from meshwright.base.numbers import Floats
 from meshwright.base.result import Basis, Candidate, Lever, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
-from meshwright.job.serve import ServeJob
+from meshwright.job.serve import ServeJob, foreign
 from meshwright.model.model import Model
 from meshwright.scenarios._serving_answers import (
     common_fields,
@@ -54,8 +53,7 @@ EXPERTS_LEFT_OUT: Final = (
 def plan_batches(model: Model, system: System, job: ServeJob, options: ServeOptions) -> Result:
     """The plan of a continuous batch. Raises JOB006 for a fault, and the codes of `batch_table` and of the rules."""
     if options.fault is not None:
-        fix = "leave --fault out, or --discipline fifo without --ttft, --tpot and --concurrency"
-        raise JobError(6, "--fault: a continuous batch runs on and on, and has no last finish to delay", fix)
+        raise foreign("fault", "continuous", "runs on and on, and has no last finish to delay")
     chosen = replace(options, objective=options.objective or "cost")
     table = batch_table(model, system, job, chosen)
     refuse_if_none_is_valid(table.space.layouts, table.space.broken, table.valid)

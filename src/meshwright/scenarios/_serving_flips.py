@@ -81,7 +81,7 @@ def flips(
     return every_flip(_parameters(system, job, options, table), table.layouts, table.rows, rows, judge)
 
 
-def every_flip(
+def every_flip(  # noqa: PLR0917 - what varies, among what, and who judges
     parameters: Sequence[Parameter],
     table: Layouts,
     known: Sequence[Layout],
@@ -100,7 +100,7 @@ def every_flip(
     order = np.argsort(np.lexsort((np.argsort(np.argsort(ids)), layouts.degree("ep"))))
     names: list[str | None] = [*ids.tolist(), None]
     count = max(_LEAST_VALUES, _MOST_ROWS // len(rows))
-    fewer = min(count, PARTS)  # only counts make the choice jump to and fro, and so hide much in one cell
+    fewer = min(count, PARTS)  # only counts change the choice many times in one cell
 
     def found_for(parameter: Parameter) -> tuple[Change, ...]:
         def choose(values: Floats) -> Ints:

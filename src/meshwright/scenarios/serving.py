@@ -12,12 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from meshwright.base.errors import JobError
 from meshwright.base.result import Basis, Candidate, Lever, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.collectives import check_choice
 from meshwright.cost.money import finish_s, turns
-from meshwright.job.serve import ServeJob, checked
+from meshwright.job.serve import ServeJob, checked, foreign
 from meshwright.model.model import Model
 from meshwright.scenarios._serving_answers import (
     check_experts,
@@ -66,8 +65,7 @@ def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOption
     if job.discipline == "continuous":
         return plan_batches(model, system, job, options)
     if options.prefill != "cached":
-        fix = "leave --prefill out, or --discipline continuous"
-        raise JobError(6, "--prefill: under fifo contexts are cached when their sessions arrive", fix)
+        raise foreign("prefill", "fifo", "takes contexts as cached when their sessions arrive")
     return _plan_in_turn(model, system, job, options)
 
 
