@@ -36,6 +36,8 @@ for definition in (
 BY_SUFFIX = {
     "_flops_per_s": "flop / second",
     "_bytes_per_s": "byte / second",
+    "_tokens_per_s": "1 / second",
+    "_tokens_per_gpu_s": "1 / device / second",
     "_gpu_s": "device * second",
     "_bytes": "byte",
     "_flops": "flop",
@@ -51,7 +53,7 @@ BY_SUFFIX = {
 COUNTS = {
     "devices": "device",
     **dict.fromkeys(("elements", "hidden", "head_columns", "pairs", "ports"), ""),
-    **dict.fromkeys(("ranks", "replicas", "rounds", "rows", "sessions", "stage_ranks", "turn", "turns"), ""),
+    **dict.fromkeys(("ranks", "replicas", "rounds", "rows", "sessions", "stage_ranks", "stages", "turn", "turns"), ""),
 }
 """Words that are counts without a suffix. A new word must be added here, or the name must say its unit."""
 
@@ -69,6 +71,8 @@ TABLE_LEVEL = {
     "estimate.flops": "sums a column of a Step",
     "estimate.compute_formats": "a Model and an Operator in, names out",
     "estimate.matrix_rate": "nouns in, the datasheet's FLOP/s out",
+    "stages.by_stages": "Layouts in, rows by their number of stages out",
+    "stages.slowest_stage_s": "a Model, Layouts and a Step in: sums of its seconds",
     "faults.replica_of": "Layouts and a card in, replica numbers out",
     "faults.stopped": "Layouts and cards in, a mask out",
     "memory.serving_ledger": "Model and Layouts in, a Ledger out: held by the ledger law",

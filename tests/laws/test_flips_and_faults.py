@@ -34,7 +34,8 @@ def _chosen(on, job, options):
     return result.best.id if result.verdict.answer == "yes" else None
 
 
-def _with(system, job, options, parameter, value):
+def changed(system, job, options, parameter, value):
+    """The nouns with one parameter of a flip at another value."""
     if parameter.startswith("system."):
         path = parameter.removeprefix("system.")
         unit = {"bandwidth": "B/s", "memory_bandwidth": "B/s", "latency": "s", "memory": "B"}[path.rsplit(".", 1)[-1]]
@@ -54,8 +55,8 @@ def test_every_flip_is_replayed_on_both_sides(name):
         value = flip["value"]
         whole = isinstance(value, int)
         below, above = (value - 1, value) if whole else (value * 0.999, value * 1.001)
-        assert _chosen(*_with(system, job, options, flip["parameter"], below)) == flip["from"], flip
-        assert _chosen(*_with(system, job, options, flip["parameter"], above)) == flip["to"], flip
+        assert _chosen(*changed(system, job, options, flip["parameter"], below)) == flip["from"], flip
+        assert _chosen(*changed(system, job, options, flip["parameter"], above)) == flip["to"], flip
 
 
 @pytest.mark.parametrize("name", ["chapter", "two boxes"])
@@ -72,7 +73,7 @@ def test_a_grid_finds_no_flip_that_is_not_listed(name, parameter):
         values = np.unique(np.round(values)).astype(int)
     for value in values.tolist():
         expected = next((flip["to"] for flip in reversed(listed) if flip["value"] <= value), listed[0]["from"])
-        assert _chosen(*_with(system, job, options, parameter, value)) == expected, value
+        assert _chosen(*changed(system, job, options, parameter, value)) == expected, value
 
 
 def test_the_chapter_s_fault_gives_its_table():

@@ -111,12 +111,12 @@ def test_inputs_are_enough_to_ask_again(answers):
     inputs = answers["plan serve"]["inputs"]
     assert inputs["job"] == {
         "sessions": 4, "context": 32768, "new_tokens": 8, "deadline": 1.0, "deadline_from": None,
-        "on_time": 1.0, "discipline": "fifo",
+        "on_time": 1.0, "discipline": "fifo", "ttft": None, "tpot": None, "concurrency": None,
     }  # fmt: skip
     assert inputs["options"] == {
         "objective": "cost", "all_reduce": "auto", "weight_reads": "strict", "workspace": 2 * 2**30,
         "basis": "datasheet", "all_reduce_time": None, "power_budget": None, "power_base": 0.0, "fault": None,
-        "flips": "search",
+        "flips": "search", "expert_reads": "expected", "prefill": "cached",
     }  # fmt: skip
     assert inputs["system"]["accelerator"]["memory"] == 80_000_000_000
     assert inputs["model"]["hidden"] == 5120
@@ -142,3 +142,39 @@ def test_layout_stands_above_the_degrees_of_fit():
 
 def test_the_same_question_has_the_same_bytes():
     assert answer_of(*_PLAN) == answer_of(*_PLAN)
+
+
+_BATCH = ("plan", "serve", _QWEN, "--on", "hgx-h100", "--sessions", "64", "--context", "8K", "--new-tokens", "256")
+_BATCH_FIELDS = {
+    "batch", "in_flight", "capacity_batch", "tpot_s", "ttft_s", "tokens_per_s", "tokens_per_s_per_gpu",
+    "tokens_per_s_per_user", "cost_gpu_s_per_million_tokens", "tpot_with_prefill_s", "step_time_s", "limited_by",
+    "step_bound", "weight_bytes_per_step", "state_bytes_per_step", "groups",
+}  # fmt: skip
+_POINT = {
+    "id", "batch", "in_flight", "tpot_s", "ttft_s", "tokens_per_s", "tokens_per_s_per_gpu", "tokens_per_s_per_user",
+    "limited_by", "breaks",
+}  # fmt: skip
+
+
+def test_a_bound_on_a_token_is_answered_with_batches_and_a_front():
+    answer = answer_of(*_BATCH, "--tpot", "30ms")
+    assert set(answer) >= _EVERY
+    assert answer["verdict"]["answer"] == "yes"
+    assert answer["inputs"]["job"]["discipline"] == "continuous"
+    assert answer["inputs"]["options"]["objective"] == "cost"
+    assert all(set(item) >= _BATCH_FIELDS for item in answer["candidates"])
+    assert answer["best"]["tpot_s"] <= 0.03
+    assert answer["best"]["in_flight"] == 64
+    assert answer["pareto"]
+    assert all(set(point) == _POINT for point in answer["pareto"])
+    assert answer["best"]["tokens_per_s_per_gpu"] <= answer["pareto"][-1]["tokens_per_s_per_gpu"]
+
+
+def test_routing_and_prompts_are_named_options_of_a_batch():
+    mixture = ("plan", "serve", "Qwen/Qwen3-30B-A3B", *_BATCH[3:], "--tpot", "30ms", "--layout", "tp=8,pp=1,ep=1")
+    reads = {name: answer_of(*mixture, "--expert-reads", name)["best"] for name in ("expected", "full", "100")}
+    weights = [reads[name]["weight_bytes_per_step"] for name in ("100", "expected", "full")]
+    assert weights == sorted(set(weights))
+    mixed = answer_of(*mixture, "--prefill", "between-steps")
+    assert mixed["inputs"]["options"]["prefill"] == "between_steps"
+    assert mixed["best"]["tpot_s"] == reads["expected"]["tpot_with_prefill_s"]

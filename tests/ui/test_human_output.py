@@ -29,6 +29,7 @@ _TOO_LARGE = (
     "--context",
     "1K",
 )
+_BATCHES = (*_PLAN[:5], "--sessions", "64", "--context", "8K", "--new-tokens", "256")
 _LINES = {
     "inspect": ("inspect", "Qwen/Qwen3-30B-A3B"),
     "fit": ("fit", "Qwen/Qwen3-235B-A22B", "--on", "hgx-h100", "--tp", "8", "--context", "8192"),
@@ -37,6 +38,8 @@ _LINES = {
     "plan, late": (*_PLAN, "--new-tokens", "8", "--deadline", "1ms"),
     "plan, too large": (*_TOO_LARGE, "--new-tokens", "8"),
     "plan, mixture": (*_MIXTURE, "--new-tokens", "8"),
+    "plan, batches": (*_BATCHES, "--tpot", "30ms"),
+    "plan, batches, no": (*_BATCHES, "--concurrency", "64", "--tpot", "1ms"),
     "list models": ("list", "models"),
     "list systems": ("list", "systems"),
     "list accelerators": ("list", "accelerators"),

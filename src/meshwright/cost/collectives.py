@@ -113,8 +113,8 @@ def check_choice(choice: str) -> str:
     return choice
 
 
-def all_reduce(choice: str, group: Group, message_bytes: int, system: System) -> Exchange:
-    """The all_reduce of `message_bytes` over each row's group by the chosen algorithm.
+def all_reduce(choice: str, group: Group, message_bytes: Ints | int, system: System) -> Exchange:
+    """The all_reduce of `message_bytes` (a column, or one number) over each row's group by the chosen algorithm.
 
     `auto` takes the fastest registered one that permits the rank count; `measured` the archived time of the platform
     (accelerator, link, boxes, ranks), and `auto` where there is none. A named algorithm that does not permit a rank
@@ -138,7 +138,7 @@ def formula_exchange(seconds: Floats, algorithm: str, rounds: Ints) -> Exchange:
     )
 
 
-def _fastest(names: tuple[str, ...], group: Group, message_bytes: int) -> Exchange:
+def _fastest(names: tuple[str, ...], group: Group, message_bytes: Ints | int) -> Exchange:
     """Row by row the shortest of the algorithms; ties go to the first."""
     found = [_by_formula(name, group, message_bytes) for name in names]
     if len(found) == 1:
@@ -155,7 +155,7 @@ def _fastest(names: tuple[str, ...], group: Group, message_bytes: int) -> Exchan
     )
 
 
-def _by_formula(name: str, group: Group, message_bytes: int) -> Exchange:
+def _by_formula(name: str, group: Group, message_bytes: Ints | int) -> Exchange:
     program = COLLECTIVES.module(name)
     rounds = cast("Ints", program.rounds(group.ranks))
     sent = cast("Floats", program.round_bytes(group.ranks, message_bytes * 1.0))
@@ -163,14 +163,16 @@ def _by_formula(name: str, group: Group, message_bytes: int) -> Exchange:
     return formula_exchange(where(program.permits(group.ranks), seconds, np.nan), name, rounds)
 
 
-def _measured(otherwise: Exchange, group: Group, message_bytes: int, system: System) -> Exchange:
-    """The archived time of each distinct (boxes, ranks), where there is one."""
-    ranks = values(group.ranks)
+def _measured(otherwise: Exchange, group: Group, message_bytes: Ints | int, system: System) -> Exchange:
+    """The archived time of each distinct (boxes, ranks, bytes), where there is one."""
+    ranks, nodes = values(group.ranks), values(group.nodes)
     base = int(ranks.max(initial=0)) + 1
-    keys, place = np.unique(values(group.nodes) * base + ranks, return_inverse=True)
+    groups, of_group = np.unique(nodes * base + ranks, return_inverse=True)
+    sizes, of_size = np.unique(np.atleast_1d(values(message_bytes)), return_inverse=True)
+    keys, place = np.unique(of_group * len(sizes) + of_size, return_inverse=True)
+    pairs = [divmod(key, len(sizes)) for key in cast("list[int]", keys.tolist())]
     archive = [
-        measured_time("all_reduce", system, key // base, key % base, message_bytes)
-        for key in cast("list[int]", keys.tolist())
+        measured_time("all_reduce", system, *divmod(int(groups[pair]), base), int(sizes[size])) for pair, size in pairs
     ]
     times: Floats = np.array([np.nan if item is None else item.time for item in archive])[place]
     known = ~np.isnan(times)

@@ -15,20 +15,21 @@ from meshwright.base.traced import named
 from meshwright.cost import collectives
 from meshwright.cost.efficiency import DATASHEET, Efficiency
 from meshwright.cost.roofline import compute_s, matmul_flops, read_s, roofline_s
-from meshwright.layout.ownership import fullest_sizes, local_elements, product
+from meshwright.layout.ownership import fullest_sizes, local_elements, local_samples, product
 from meshwright.layout.placement import boundaries_outside, group_nodes, leaves_node
 from meshwright.workload.attention import score_flops
-from meshwright.workload.feed_forward import busiest_share, distinct_experts
+from meshwright.workload.feed_forward import expert_load
 from meshwright.workload.messages import Message, messages
 from meshwright.workload.operators import Operator, operators
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Bools, Floats, Ints
+    from meshwright.job.expert_load import ExpertReads
     from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
     from meshwright.model.tensors import Tensor
     from meshwright.system.system import System
-    from meshwright.workload.batches import Batch
+    from meshwright.workload.batches import Batch, Count
 
 _SOURCE: Final = 'chapter "Supernodes", equations 6-2 and 6-5'
 WeightReads: TypeAlias = Literal["strict", "even"]
@@ -41,11 +42,13 @@ class Assumptions:
     all_reduce: `auto`, `measured` or a registered algorithm.   all_reduce_s: seconds of one in every group, given in
     place of the algorithm's.   weight_reads: `strict` reads what the ownership table stores; `even` divides every
     weight by tp exactly (the chapter's form; the experts of the busiest ep group by etp), KV still by heads.
+    expert_reads: how many experts the rows of a step read.
     """
 
     all_reduce: str = "auto"
     all_reduce_s: float | None = None
     weight_reads: WeightReads = "strict"
+    expert_reads: ExpertReads = "expected"
     efficiency: Efficiency = DATASHEET
 
 
@@ -66,7 +69,7 @@ class Step:
     """Columns of one forward step of one replica, seconds unless the name says otherwise.
 
     local: operators, one after the other.   exchange: collectives and stage boundaries.   total: both; stages follow
-    each other, because one step of one session is a chain.
+    each other, because one step of a batch is a chain.
     """
 
     work: tuple[Work, ...]
@@ -81,9 +84,12 @@ def estimate_step(model: Model, system: System, layouts: Layouts, batch: Batch, 
 
     Source: chapter "Supernodes", equations 6-2 and 6-5.
     """
-    work = tuple(_work(model, system, layouts, batch, item, assumptions) for item in operators(model))
+    own = _sessions(batch, layouts)
+    work = tuple(_work(model, system, layouts, batch, own, item, assumptions) for item in operators(model))
     local = named(_sum([item.seconds for item in work], len(layouts)), "local_s")
-    exchanges = tuple((item, _exchange(system, layouts, batch, item, assumptions)) for item in messages(model))
+    exchanges = tuple(
+        (item, _exchange(system, layouts, batch.rows * own, item, assumptions)) for item in messages(model)
+    )
     merged = _sum([exchange.seconds * _calls(message, layouts) for message, exchange in exchanges], len(layouts))
     merged = named(merged, "exchange_s")
     total = named(local + merged, "step_s", _SOURCE)
@@ -125,13 +131,19 @@ def flops(step: Step) -> Floats:
 
 
 def _work(  # noqa: PLR0917 - the four nouns and an operator
-    model: Model, system: System, layouts: Layouts, batch: Batch, operator: Operator, assumptions: Assumptions
+    model: Model,
+    system: System,
+    layouts: Layouts,
+    batch: Batch,
+    own: Ints,
+    operator: Operator,
+    assumptions: Assumptions,
 ) -> Work:
     if operator.scores.dims:
-        work, state = _attention_work(model, layouts, batch, operator)
+        work, state = _attention_work(model, layouts, batch, own, operator)
         weights = np.zeros(len(layouts))
     else:
-        work, weights = _matrix_work(model, layouts, batch, operator, assumptions.weight_reads)
+        work, weights = _matrix_work(model, layouts, batch, own, operator, assumptions)
         state = np.zeros(len(layouts))
     rate: Any = matrix_rate(model, system, operator) * assumptions.efficiency.matrix
     memory: Any = system.accelerator.memory_bandwidth * assumptions.efficiency.memory
@@ -146,43 +158,39 @@ def _work(  # noqa: PLR0917 - the four nouns and an operator
     )
 
 
-def _matrix_work(
-    model: Model, layouts: Layouts, batch: Batch, operator: Operator, reads: WeightReads
+def _matrix_work(  # noqa: PLR0917 - the four nouns and an operator
+    model: Model, layouts: Layouts, batch: Batch, own: Ints, operator: Operator, assumptions: Assumptions
 ) -> tuple[Floats, Floats]:
-    """FLOPs and weight bytes of one layer's product on the busiest rank, one step."""
-    tensor = operator.weights[0]
-    rows = 1.0 * (batch.sampled if operator.kind is None else batch.rows)
-    if reads == "even":
-        if operator.rows == "tokens":
+    """FLOPs and weight bytes of one layer's product on the busiest rank, one step: a weight is read once a step."""
+    tensor, even = operator.weights[0], assumptions.weight_reads == "even"
+    if operator.rows == "tokens":
+        rows: Any = own * (1.0 * (batch.sampled if operator.kind is None else batch.rows))
+        if even:
             shards = layouts.degree("tp")
             return matmul_flops(tensor.elements / shards, rows), _whole_bytes(model, tensor) / shards
-        visited, visits = _expert_load(operator, batch.rows, layouts)
-        share = visited / (operator.experts * layouts.degree("etp"))
-        work = matmul_flops(tensor.elements / (operator.experts * layouts.degree("etp")), visits)
-        return work, _whole_bytes(model, tensor) * share
-    sizes = fullest_sizes(tensor, layouts, "gathered")
-    if operator.rows == "routed":
-        sizes = sizes[1:]  # of one expert
-    elements = _column(product(sizes), layouts)
-    stored = _column(model.format_of(tensor).stored_bytes(sizes), layouts)
-    if operator.rows == "tokens":
-        return matmul_flops(elements, rows), stored
-    visited, visits = _expert_load(operator, batch.rows, layouts)
-    return matmul_flops(elements, visits), stored * visited
-
-
-def _expert_load(operator: Operator, rows: int, layouts: Layouts) -> tuple[Floats, Floats]:
-    """Experts read, and (row, expert) visits, on the busiest group of ep; routing is uniform.
-
-    One row: the exact expectation of the busiest group. More rows: the even share, which large counts approach.
-    """
+        sizes = fullest_sizes(tensor, layouts, "gathered")
+        stored = _column(model.format_of(tensor).stored_bytes(sizes), layouts)
+        return matmul_flops(_column(product(sizes), layouts), rows), stored
+    routed: Any = _each(batch.sessions) * (1.0 * batch.rows)  # of all copies of attention: they share the experts
     groups = layouts.degree("ep")
-    if rows == 1:
-        distinct, place = np.unique(groups, return_inverse=True)
-        busiest = np.array([busiest_share(operator.experts, operator.top_k, count) for count in distinct.tolist()])
-        return busiest[place], busiest[place]
-    read = distinct_experts(operator.experts, operator.top_k, rows) / groups
-    return read, rows * operator.top_k / groups
+    visited, visits = expert_load(operator.experts, operator.top_k, groups, routed, assumptions.expert_reads)
+    if even:
+        shards = operator.experts * layouts.degree("etp")
+        return matmul_flops(tensor.elements / shards, visits), _whole_bytes(model, tensor) * (visited / shards)
+    sizes = fullest_sizes(tensor, layouts, "gathered")[1:]  # of one expert
+    stored = _column(model.format_of(tensor).stored_bytes(sizes), layouts)
+    return matmul_flops(_column(product(sizes), layouts), visits), stored * visited
+
+
+def _sessions(batch: Batch, layouts: Layouts) -> Ints:
+    """Sessions that the fullest copy of attention works on in a step: a column, or one number in a column of one."""
+    copies = layouts.degree("dp_replicate") * layouts.degree("dp_shard")
+    sessions = _each(batch.sessions)
+    return local_samples(sessions, layouts) if copies.max(initial=1) > 1 else sessions
+
+
+def _each(count: Count) -> Ints:
+    return np.atleast_1d(np.asarray(count))
 
 
 def _whole_bytes(model: Model, tensor: Tensor) -> Any:
@@ -193,14 +201,16 @@ def _column(values: Ints | int, layouts: Layouts) -> Floats:
     return np.broadcast_to(np.asarray(values) * 1.0, len(layouts))
 
 
-def _attention_work(model: Model, layouts: Layouts, batch: Batch, operator: Operator) -> tuple[Floats, Floats]:
+def _attention_work(
+    model: Model, layouts: Layouts, batch: Batch, own: Ints, operator: Operator
+) -> tuple[Floats, Floats]:
     """FLOPs and state bytes of one layer's attention on a rank: its query heads over the positions they see."""
     heads: Any = local_elements(operator.scores, layouts, "activations") * 1.0
     pairs, positions = batch.pairs(operator.window), batch.attended(operator.window)
     cached = np.zeros(len(layouts))
     for tensor in operator.state:
         cached = cached + local_elements(tensor, layouts, "kv_cache") * model.kv.bits / 8
-    return score_flops(heads, pairs / batch.steps), cached * (positions / batch.steps)
+    return score_flops(heads, pairs / batch.steps * own), cached * (positions / batch.steps * own)
 
 
 def matrix_rate(model: Model, system: System, operator: Operator) -> float:
@@ -215,9 +225,9 @@ def compute_formats(model: Model, operator: Operator) -> tuple[str, ...]:
 
 
 def _exchange(
-    system: System, layouts: Layouts, batch: Batch, message: Message, assumptions: Assumptions
+    system: System, layouts: Layouts, rows: Ints, message: Message, assumptions: Assumptions
 ) -> collectives.Exchange:
-    sent = message.per_row_bytes * batch.rows
+    sent = message.per_row_bytes * rows
     if message.boundary:
         return _boundaries(system, layouts, sent * 1.0, assumptions.efficiency)
     group = group_along(system, layouts, message.axis, assumptions.efficiency)
@@ -226,9 +236,9 @@ def _exchange(
     return collectives.all_reduce(assumptions.all_reduce, group, sent, system)
 
 
-def _boundaries(system: System, layouts: Layouts, sent_bytes: float, efficiency: Efficiency) -> collectives.Exchange:
+def _boundaries(system: System, layouts: Layouts, sent_bytes: Ints, efficiency: Efficiency) -> collectives.Exchange:
     """Mean seconds of one stage boundary: those between boxes pay the NIC, the others the link inside a box."""
-    near = collectives.send_s(sent_bytes, system.scale_up.latency, system.scale_up.bandwidth * efficiency.link)
+    near: Any = collectives.send_s(sent_bytes, system.scale_up.latency, system.scale_up.bandwidth * efficiency.link)
     far = near
     if system.scale_out is not None and system.nics_per_node > 0:
         far = collectives.send_s(sent_bytes, system.nic_latency, system.nic_bandwidth * efficiency.link)

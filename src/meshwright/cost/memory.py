@@ -7,15 +7,14 @@ here is what serving keeps: parameters, cached keys and values of every admitted
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from meshwright.base.numbers import maximum, minimum, where
-from meshwright.base.traced import named, values
-from meshwright.layout.ownership import fullest_sizes, local_elements, local_samples, sample_ways, stage_of_layers
+from meshwright.base.traced import named
+from meshwright.cost.stages import by_stages, stage_kinds
+from meshwright.layout.ownership import fullest_sizes, local_elements, local_samples, sample_ways
 from meshwright.model.model import Model, block_weights, first_weights, last_weights
 from meshwright.model.tensors import Dim
 
@@ -47,9 +46,11 @@ class Ledger:
 
 
 def serving_ledger(
-    model: Model, layouts: Layouts, *, sessions: Ints, tokens: int | Ints, workspace_bytes: int, capacity_bytes: int
+    model: Model, layouts: Layouts, *, sessions: Ints, tokens: int | Ints, workspace_bytes: int, capacity_bytes: Any
 ) -> Ledger:
     """Bytes per rank with `sessions` (a column: per replica) of `tokens` cached positions each (or a column).
+
+    capacity_bytes: of a device, one number or a column.
 
     `W + K + U <= C` on every rank. Source: chapter "Supernodes", equation 6-1.
     """
@@ -57,14 +58,14 @@ def serving_ledger(
     ends = _ends(model, layouts)
     held: Any = np.zeros((6, len(layouts)), dtype=np.result_type(weights, session, ends))
     resident = local_samples(sessions, layouts)
-    room = capacity_bytes - workspace_bytes
-    for stages, rows in _by_stages(layouts):
-        counts, numbers = _stages(model, stages)
+    room = np.broadcast_to(np.asarray(capacity_bytes) - workspace_bytes, len(layouts))
+    for stages, rows in by_stages(layouts):
+        counts, numbers = stage_kinds(model, stages)
         per_stage = tuple(column[rows] @ counts[:, :-2].T for column in (weights, session, token))
         fixed = named(per_stage[0] + ends[rows] @ counts[:, -2:].T, "parameters_bytes")
         cached = named(per_stage[1] * resident[rows, None], "kv_cache_bytes")
         fullest = _fullest(fixed, cached, numbers)
-        free = maximum(room - fixed, 0)
+        free = maximum(room[rows, None] - fixed, 0)
         held[:, rows] = np.stack([*fullest, _room_for(free, per_stage[1]), _room_for(free, per_stage[2])])
     stage, parameters, kv_cache, total, max_sessions, max_tokens = held
     ways = sample_ways(layouts)
@@ -77,15 +78,6 @@ def serving_ledger(
         max_sessions=_times(max_sessions, ways),
         max_kv_tokens=_times(max_tokens, ways * layouts.degree("cp")),
     )
-
-
-def _by_stages(layouts: Layouts) -> list[tuple[int, Ints]]:
-    """The rows of each number of stages."""
-    stages = values(layouts.degree("pp"))
-    order = np.argsort(stages, kind="stable")
-    found, starts = np.unique(stages[order], return_index=True)
-    parts = pairwise([*starts.tolist(), len(order)])
-    return [(count, order[start:stop]) for count, (start, stop) in zip(found.tolist(), parts, strict=True)]
 
 
 def state_bytes_per_token(model: Model, kind: int) -> int:
@@ -163,19 +155,3 @@ def _ends(model: Model, layouts: Layouts) -> Ints:
     again = stored_columns(model, shared, layouts)
     last = last + where(layouts.degree("pp") > 1, again, np.zeros(1, dtype=np.int64))
     return np.stack([first, last], axis=1)
-
-
-@cache
-def _stages(model: Model, stages: int) -> tuple[Ints, Ints]:
-    """[distinct stages, kinds + 2] of layers of each kind, is first, is last; and the number of the first such stage.
-
-    More stages than layers are described as empty ones: the rules refuse them.
-    """
-    kinds = model.kind_of_layer
-    table: dict[tuple[int, ...], int] = {}
-    for number, layers in enumerate(stage_of_layers(len(kinds), stages)):
-        own = kinds[layers.start : layers.stop]
-        row = (*(own.count(kind) for kind in range(len(model.kinds))), int(number == 0), int(number == stages - 1))
-        table.setdefault(row, number)
-    counts: Any = np.array(list(table), dtype=np.int64)
-    return counts, np.array(list(table.values()), dtype=np.int64)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from meshwright.base.result import plain as plain_value
 from meshwright.base.units import show_bytes, show_flops, show_rate, show_seconds
+from meshwright.output.batch_rows import batch_row, pareto_row, spread
 from meshwright.output.expressions import formulas, inputs
 from meshwright.output.expressions import shown as number
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _ROWS: Final = 7
 _FLIPS: Final = 6
+_POINTS: Final = 10
 _BAR: Final = 36
 _NARROWEST: Final = 80
 _PARTS: Final = (("parameters_bytes", "weights"), ("kv_cache_bytes", "KV cache"), ("workspace_bytes", "workspace"))
@@ -46,6 +48,8 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
         _inspect(console, result.body)
     elif result.command == "explain":
         _explanation(console, result)
+    elif "pareto" in result.body:
+        _batches(console, result)
     elif result.command == "plan serve":
         _candidates(console, result)
     elif "items" in result.body:
@@ -90,6 +94,37 @@ def _candidates(console: Console, result: Result) -> None:
         _levers(console, result)
         _flips(console, result)
         _fault(console, best)
+
+
+def _batches(console: Console, result: Result) -> None:
+    """Layouts with their batches, the Pareto front, and what a step of the best takes."""
+    columns = ("layout", "fits", "batch", "limited by", "tpot", "ttft", "tokens/s/GPU", "memory", "why not")
+    rows = [batch_row(item) for item in _shown(result.candidates)]
+    console.print()
+    console.print(_table(columns, rows, {"layout", "fits", "limited by", "why not"}))
+    if len(result.candidates) > len(rows):
+        console.print(f"{len(result.candidates) - len(rows)} more layouts: --format json lists them all")
+    points = result.body["pareto"]
+    if points:
+        columns = ("layout", "batch", "tokens/s/user", "tokens/s/GPU", "tpot", "limited by", "breaks")
+        shown = spread(points, _POINTS)
+        console.print("\ntokens a second, per user against per GPU (no other batch or layout beats these in both):")
+        console.print(_table(columns, [pareto_row(item) for item in shown], {"layout", "limited by", "breaks"}))
+        if len(points) > len(shown):
+            console.print(f"{len(points) - len(shown)} more points: --format json lists them all")
+    if result.best is not None:
+        _step(console, result.best)
+        _levers(console, result)
+        _flips(console, result)
+
+
+def _table(columns: Sequence[str], rows: Sequence[tuple[str, ...]], left: set[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _shown(candidates: Sequence[Candidate]) -> list[Candidate]:

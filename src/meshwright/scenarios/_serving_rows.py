@@ -11,7 +11,9 @@ from meshwright.base.traced import cell
 from meshwright.cost.estimate import Step, estimate_step, flops, read_bytes
 from meshwright.cost.money import finish_s, turns
 from meshwright.job.serve import ServeJob
-from meshwright.layout.layout import fields_of
+from meshwright.layout.layout import Layout, fields_of
+from meshwright.layout.layouts import Layouts
+from meshwright.layout.rules import Broken
 from meshwright.model.model import Model
 from meshwright.scenarios._serving_faults import energy_j, fault_cells, fault_table
 from meshwright.scenarios._serving_table import OUT_OF_POWER, ServeOptions, ServingTable
@@ -25,7 +27,7 @@ def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
     model: Model, system: System, job: ServeJob, options: ServeOptions, table: ServingTable, ranked: list[int]
 ) -> tuple[Candidate, ...]:
     """Every row as a candidate; numbers of a row against a rule are null."""
-    prompt = estimate_step(model, system, table.layouts, prefill(max(job.context, 1)), options.assumptions)
+    prompt = estimate_step(model, system, table.layouts, prefill(max(job.context, 1)), options.prompt_assumptions)
     columns: dict[str, Any] = {
         "step_time_s": table.first.total_s,
         "local_time_s": table.first.local_s,
@@ -49,12 +51,12 @@ def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
         memory = memory_row(table.ledger, row, system, counted=True)
         layout = table.rows[row]
         known = bool(table.valid[row])
-        measures: dict[str, Any] = {name: _cell(column, row, known=known) for name, column in columns.items()}
+        measures: dict[str, Any] = {name: known_cell(column, row, known=known) for name, column in columns.items()}
         measures["finish_times_s"] = finishes[row].tolist() if known else []
         measures["energy_j"] = energy_j(system, table, measures["last_finish_s"]) if known else None
         measures["sessions_per_s"] = job.sessions / measures["last_finish_s"] if known else None
         measures["fault"] = fault_cells(system, table, faulted, row) if known and faulted is not None else None
-        measures["groups"] = _groups(table.first, layout.tp, layout.pp, row) if known else []
+        measures["groups"] = groups(table.first, layout, row, 1) if known else []
         found.append(
             Candidate(
                 id=layout.id,
@@ -68,7 +70,7 @@ def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
     return tuple(found)
 
 
-def _cell(column: Any, row: int, *, known: bool) -> Any:
+def known_cell(column: Any, row: int, *, known: bool) -> Any:
     """A number of a column; null where the row breaks a rule or the number does not exist."""
     value = cell(column, row)
     return value if known and value == value else None  # noqa: PLR0124 - NaN is the one number that differs from itself
@@ -77,14 +79,9 @@ def _cell(column: Any, row: int, *, known: bool) -> Any:
 def _excluded(
     job: ServeJob, table: ServingTable, row: int, memory: dict[str, Any], nearest: str | None
 ) -> Excluded | None:
-    broken = table.broken[row]
-    if broken is not None:
-        limit = {"LAY002": "devices", OUT_OF_POWER: "power"}.get(broken.code, "rule")
-        return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit=limit)
-    if not table.valid[row]:
-        ranks = table.layouts.degree("tp")[row]
-        reason = f"the chosen all_reduce does not take {ranks} ranks"
-        return Excluded(code="COL002", reason=reason, nearest="all-reduce=ring", limit="rule")
+    against_a_rule = broken_exclusion(table.broken[row], table.layouts, row, valid=bool(table.valid[row]))
+    if against_a_rule is not None:
+        return against_a_rule
     if not table.fits[row]:
         return capacity_exclusion(memory, nearest)
     if table.eligible[row]:
@@ -93,6 +90,17 @@ def _excluded(
     finish = float(table.service_s[row]) * -(-needed // int(table.layouts.degree("replicas")[row]))
     reason = f"{met} of {job.sessions} on time, {needed} needed"
     return Excluded(code="JOB003", reason=reason, nearest=f"deadline={finish!r}s", limit="time")
+
+
+def broken_exclusion(broken: Broken | None, layouts: Layouts, row: int, *, valid: bool) -> Excluded | None:
+    """Why a row is against a rule of the layout, of the devices or of the algorithm; None when it is not."""
+    if broken is not None:
+        limit = {"LAY002": "devices", OUT_OF_POWER: "power"}.get(broken.code, "rule")
+        return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit=limit)
+    if valid:
+        return None
+    reason = f"the chosen all_reduce does not take {layouts.degree('tp')[row]} ranks"
+    return Excluded(code="COL002", reason=reason, nearest="all-reduce=ring", limit="rule")
 
 
 def _smallest_that_fits(table: ServingTable) -> str | None:
@@ -105,8 +113,9 @@ def _smallest_that_fits(table: ServingTable) -> str | None:
     return names[int(order([size, table.last_finish_s[fitting]], names)[0])]
 
 
-def _groups(step: Step, tp: int, pp: int, row: int) -> list[dict[str, Any]]:
-    """The exchanges of one candidate: algorithm, rounds, time of one and calls a step."""
+def groups(step: Step, layout: Layout, row: int, sessions: int) -> list[dict[str, Any]]:
+    """The exchanges of a candidate whose steps have `sessions` rows: algorithm, rounds, time of one, calls a step."""
+    tp, pp = layout.tp, layout.pp
     found: list[dict[str, Any]] = []
     for message, exchange in step.exchanges:
         calls = pp - 1 if message.boundary else message.count * (tp > 1)
@@ -118,7 +127,7 @@ def _groups(step: Step, tp: int, pp: int, row: int) -> list[dict[str, Any]]:
             "ranks": 2 if message.boundary else tp,
             "algorithm": str(exchange.algorithm[row]),
             "rounds": cell(exchange.rounds, row),
-            "message_bytes": message.per_row_bytes,
+            "message_bytes": message.per_row_bytes * sessions,
             "calls_per_step": calls,
             "time_s": cell(exchange.seconds, row),
             "basis": str(exchange.basis[row]),

@@ -16,6 +16,7 @@ from meshwright.base.units import Bytes, Seconds, Watts
 from meshwright.cost import money
 from meshwright.cost.estimate import Assumptions, Step, WeightReads, estimate_step
 from meshwright.cost.memory import Ledger, serving_ledger
+from meshwright.job.expert_load import ExpertReads
 from meshwright.job.faults import Fault
 from meshwright.job.serve import ServeJob
 from meshwright.layout.layout import Layout
@@ -39,9 +40,13 @@ class ServeOptions:
     """What a plan decides beside the job; every field stands in `inputs`.
 
     objective: `cost` (device-seconds per on-time session), `latency` (last finish) or `throughput` (sessions a
-    second); None takes cost with a deadline, latency without.   all_reduce_time: seconds of one all_reduce in every
-    group, in place of the algorithm's.   power_budget, power_base: watts of all boxes together, and of what draws
-    beside them.   fault: one part that stops, reported beside the plan.   flips: whether they are searched.
+    second); None takes cost with a deadline, latency without. Of a continuous batch: `cost` (device-seconds per token),
+    `latency` (seconds between tokens) or `throughput` (tokens a second), and None takes cost.   all_reduce_time:
+    seconds of one all_reduce in every group, in place of the algorithm's.   expert_reads: experts that the rows of a
+    step read.   prefill: of a continuous batch, whether prompts are cached when their sessions arrive (as under fifo),
+    or computed between the steps of the replica that decodes them.   power_budget, power_base: watts of all boxes
+    together, and of what draws beside them.   fault: one part that stops, reported beside the plan.   flips: whether
+    they are searched.
     workspace: bytes kept free on every device (assumed).   layout: fixed fields, the rest is searched.
     """
 
@@ -49,6 +54,8 @@ class ServeOptions:
     all_reduce: str = "auto"
     all_reduce_time: Seconds | None = None
     weight_reads: WeightReads = "strict"
+    expert_reads: ExpertReads = "expected"
+    prefill: Literal["cached", "between_steps"] = "cached"
     workspace: Bytes = WORKSPACE
     basis: Literal["datasheet"] = "datasheet"
     power_budget: Watts | None = None
@@ -60,8 +67,34 @@ class ServeOptions:
     @property
     def assumptions(self) -> Assumptions:
         """The estimator's part of the options."""
-        given = self.all_reduce_time
-        return Assumptions(all_reduce=self.all_reduce, all_reduce_s=given, weight_reads=self.weight_reads)
+        return Assumptions(
+            all_reduce=self.all_reduce,
+            all_reduce_s=self.all_reduce_time,
+            weight_reads=self.weight_reads,
+            expert_reads=self.expert_reads,
+        )
+
+    @property
+    def prompt_assumptions(self) -> Assumptions:
+        """The same for a prompt: a number of experts is that of a decode step, and says nothing of so many rows."""
+        stated = not isinstance(self.expert_reads, (str, tuple))
+        return replace(self.assumptions, expert_reads="expected") if stated else self.assumptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Space:
+    """Every layout of a search, one row each, with the replicas that the system holds; fields as in `ServingTable`."""
+
+    layouts: Layouts
+    rows: tuple[Layout, ...]
+    broken: tuple[Broken | None, ...]
+    idle: Ints
+    devices: int
+
+    @property
+    def paid(self) -> float:
+        """Devices that are powered, and so paid for; not a number where there are none."""
+        return self.devices * 1.0 if self.devices else np.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,13 +140,9 @@ class Outcome:
 
 
 def serving_table(model: Model, system: System, job: ServeJob, options: ServeOptions) -> ServingTable:
-    """Every layout of the search space, evaluated. Raises LAY002 (devices), LAY012 (axis), LAY013 (too many)."""
-    layouts = _enumerate(model, system, options.layout)
-    nodes = min(system.nodes, powered_nodes(system, options))
-    room = instances(instance_size(layouts), nodes, system.devices_per_node)
-    broken = tuple(_with_devices(model, system, layouts, room, options))
-    replicas = named(maximum(minimum(options.layout.get("replicas", room), room), 1), "replicas")
-    layouts = Layouts(columns={**layouts.columns, "replicas": replicas})
+    """Every layout of the search space, evaluated. Raises the codes of `space`."""
+    found_space = space(model, system, options)
+    layouts, broken, devices = found_space.layouts, found_space.broken, found_space.devices
     resident = sessions_per_replica(job, layouts)
     ledger = serving_ledger(
         model,
@@ -124,15 +153,14 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
         capacity_bytes=system.accelerator.memory,
     )
     first = estimate_step(model, system, layouts, decode(job.context, 1), options.assumptions)
-    devices = nodes * system.devices_per_node
     service = service_s(model, system, job, options, layouts)
     found = outcome(system, job, layouts, service, ledger.total, devices)
     valid = np.array([item is None for item in broken], dtype=np.bool_) & ~is_nan(found.service_s)
     return ServingTable(
         layouts=layouts,
-        rows=layouts.rows(),
+        rows=found_space.rows,
         broken=broken,
-        idle=maximum(devices - replicas * instance_size(layouts), 0),
+        idle=found_space.idle,
         resident=resident,
         ledger=ledger,
         first=first,
@@ -146,6 +174,24 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
         valid=valid,
         fits=valid & found.fits,
         eligible=valid & found.eligible,
+    )
+
+
+def space(model: Model, system: System, options: ServeOptions) -> Space:
+    """The layouts to look at. Raises LAY002 (devices), LAY012 (axis), LAY013 (too many), SYS011 (power)."""
+    layouts = _enumerate(model, system, options.layout)
+    nodes = min(system.nodes, powered_nodes(system, options))
+    room = instances(instance_size(layouts), nodes, system.devices_per_node)
+    broken = tuple(_with_devices(model, system, layouts, room, options))
+    replicas = named(maximum(minimum(options.layout.get("replicas", room), room), 1), "replicas")
+    layouts = Layouts(columns={**layouts.columns, "replicas": replicas})
+    devices = nodes * system.devices_per_node
+    return Space(
+        layouts=layouts,
+        rows=layouts.rows(),
+        broken=broken,
+        idle=maximum(devices - replicas * instance_size(layouts), 0),
+        devices=devices,
     )
 
 

@@ -7,23 +7,29 @@ to.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from meshwright.base.errors import CollectiveError
-from meshwright.base.parse import get_path, put_path
-from meshwright.base.result import Basis, Candidate, Lever, Result, Source, Verdict
+from meshwright.base.result import Basis, Candidate, Lever, Result, Verdict
 from meshwright.base.traced import cell
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.collectives import check_choice
-from meshwright.cost.estimate import compute_formats
 from meshwright.cost.money import finish_s, turns
-from meshwright.job.serve import ServeJob, checked
-from meshwright.layout.layout import Layout
-from meshwright.layout.placement import instance_size
+from meshwright.job.serve import ServeJob, checked, foreign
 from meshwright.model.model import Model
+from meshwright.scenarios._serving_answers import (
+    check_experts,
+    common_fields,
+    degrees_of,
+    hardware_levers,
+    left_out,
+    refuse_if_none_is_valid,
+    sources_used,
+    warnings_of,
+)
+from meshwright.scenarios._serving_continuous import plan_batches
 from meshwright.scenarios._serving_faults import curve, fault_table
 from meshwright.scenarios._serving_flips import MOST_LAYOUTS, SPAN, flips
 from meshwright.scenarios._serving_rows import candidates
@@ -35,80 +41,57 @@ from meshwright.scenarios._serving_table import (
     one_step_s,
     serving_table,
 )
-from meshwright.scenarios._shared import (
-    block_warning,
-    check_resident,
-    has_experts,
-    position_warning,
-    rate_notes,
-    rule_error,
-    sources_of,
-    stated_model,
-    stated_system,
-)
+from meshwright.scenarios._shared import check_resident
 from meshwright.search.rank import order
-from meshwright.search.sensitivity import levers
-from meshwright.system.calibrations import calibrations
 from meshwright.system.system import System
-from meshwright.workload.messages import NOT_MODELLED as MESSAGES_LEFT_OUT
-from meshwright.workload.operators import NOT_MODELLED as OPERATORS_LEFT_OUT
-from meshwright.workload.operators import operators
 
-LEFT_OUT: Final = (
-    *OPERATORS_LEFT_OUT,
-    *MESSAGES_LEFT_OUT,
+FIFO_LEFT_OUT: Final = (
     "prefill: contexts are cached when the sessions arrive (`prefill_time_s` stands beside, and enters nothing)",
-    "rules of a serving engine: page sizes, widths of block-quantized shards, kernels",
-    "topology inside a box: a device reaches any peer at the full one-way rate of its links",
-    "launch times, imperfect overlap and contention: operators run at datasheet rates, which bounds them from below",
-    "algorithms that know the topology: a group across boxes pays its slowest link in every round (no lower bound)",
-    "layouts that were not enumerated: only replicas x tp x pp (x ep over the tp ranks) on whole boxes",
     "batched decode: fifo runs one session at a time per replica, so pp shortens no session",
     f"flips beyond a factor {SPAN:g} of a parameter's value, of two at once, or among over {MOST_LAYOUTS} layouts",
 )
-STAGED_LEFT_OUT: Final = "contention for host memory: devices of a box have no peer-to-peer path and stage through it"
 EXPERTS_LEFT_OUT: Final = "skewed routing: tokens choose experts uniformly; one token pays its expected busiest group"
 
 
 def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOptions) -> Result:
-    """The plan. Raises JOB001, JOB002 (job), COL001, COL002 (algorithm), LAY002.. (rules), LAY012, LAY013 (space)."""
-    checked(job)
+    """The plan, under the job's discipline.
+
+    Raises JOB001, JOB002, JOB006 (job), JOB007 (experts), COL001, COL002 (algorithm), LAY002.. (rules), LAY012, LAY013
+    (space).
+    """
+    job = checked(job)
     check_resident(model, job.sessions, job.last_position, options.workspace)
     check_choice(options.all_reduce)
+    check_experts(model, options)
+    if job.discipline == "continuous":
+        return plan_batches(model, system, job, options)
+    if options.prefill != "cached":
+        raise foreign("prefill", "fifo", "takes contexts as cached when their sessions arrive")
+    return _plan_in_turn(model, system, job, options)
+
+
+def _plan_in_turn(model: Model, system: System, job: ServeJob, options: ServeOptions) -> Result:
+    """The plan when each replica runs one session at a time."""
     chosen = replace(options, objective=objective_of(job, options))
     table = serving_table(model, system, job, chosen)
     ranked = _ranked(table, chosen.objective)
-    _refuse_if_none_is_valid(table)
+    refuse_if_none_is_valid(table.layouts, table.broken, table.valid)
     found = candidates(model, system, job, chosen, table, ranked)
     best = next((item for item in found if item.fits), None)
     return Result(
-        command="plan serve",
+        **common_fields(model, system, job, chosen),
         verdict=_verdict(model, system, job, table, best),
-        inputs={
-            "model": stated_model(model),
-            "system": stated_system(system),
-            "job": job,
-            "layout": chosen.layout,
-            "options": {item.name: getattr(chosen, item.name) for item in fields(chosen) if item.name != "layout"},
-        },
-        defaulted=model.defaulted,
         best=best,
         candidates=found,
         flips=flips(model, system, job, chosen, table) if chosen.flips == "search" and table.valid.any() else (),
         sensitivity=() if best is None else _sensitivity(model, system, job, chosen, table, ranked, best),
-        warnings=_warnings(model, job, best, found),
-        notes=(*model.notes, *rate_notes(model, system)),
-        not_modelled=_left_out(model, system),
-        sources=_sources(model, system, found),
+        warnings=warnings_of(model, job, best, found),
+        not_modelled=left_out(model, system, FIFO_LEFT_OUT, (EXPERTS_LEFT_OUT,)),
+        sources=sources_used(model, system, found),
         basis=_BASIS,
         body={"curves": _curves(system, job, chosen, table, ranked)} if job.deadline_from is not None else {},
         next_commands=_next(job, best),
     )
-
-
-def _left_out(model: Model, system: System) -> tuple[str, ...]:
-    experts = (EXPERTS_LEFT_OUT,) if has_experts(model) else ()
-    return (*LEFT_OUT, *experts, *(() if system.peer_to_peer else (STAGED_LEFT_OUT,)))
 
 
 def objective_of(job: ServeJob, options: ServeOptions) -> Objective:
@@ -116,19 +99,6 @@ def objective_of(job: ServeJob, options: ServeOptions) -> Objective:
     if options.objective is not None:
         return options.objective
     return "latency" if job.deadline is None else "cost"
-
-
-def _refuse_if_none_is_valid(table: ServingTable) -> None:
-    """Raise the rule that the layouts the user asked for break, when none is left: that of the smallest instance."""
-    if table.valid.any():
-        return
-    row = int(np.argmin(instance_size(table.layouts)))
-    broken = table.broken[row]
-    if broken is None:
-        ranks = table.layouts.degree("tp")[row]
-        raise CollectiveError(2, f"the chosen all_reduce does not take {ranks} ranks", "--all-reduce auto")
-    if broken.code != OUT_OF_POWER:  # that is an answer, "no", not a fault of the question
-        raise rule_error(broken)
 
 
 def _ranked(table: ServingTable, objective: Objective | None) -> list[int]:
@@ -139,19 +109,6 @@ def _ranked(table: ServingTable, objective: Objective | None) -> list[int]:
     goal = np.where(table.fits, goal, table.ledger.total)
     names = [layout.id for layout in table.rows]
     return order([grade, late, goal, table.last_finish_s, table.layouts.degree("ep")], names).tolist()
-
-
-def _warnings(model: Model, job: ServeJob, best: Candidate | None, found: tuple[Candidate, ...]) -> tuple[str, ...]:
-    """Positions beyond the config, blocks that the choice cuts, and ranks of measured beside computed exchanges."""
-    own = position_warning(model, job.last_position)
-    own += () if best is None else block_warning(model, Layout(**best.layout))
-    bases = {
-        group["basis"] for item in found for group in item.measures["groups"] if group["operation"] == "all_reduce"
-    }
-    if {"formula", "measured"} <= bases:
-        text = "only some groups have an archived all_reduce: measured times rank beside lower bounds by formula"
-        own += (f"{text}, which favours the layouts without an archive",)
-    return own
 
 
 def _curves(
@@ -183,20 +140,8 @@ def _sensitivity(  # noqa: PLR0917 - the four nouns and what was made of them
     """What doubling or halving each hardware parameter saves of the best layout's first step."""
     row = next(row for row in ranked if table.rows[row].id == best.id)
     layouts = table.layouts.take([row])
-    wanted = {compute_formats(model, operator) for operator in operators(model)}
-    rates = sorted({system.accelerator.peak_for(formats)[0] for formats in wanted})
-    units = {"memory_bandwidth": "B/s", "bandwidth": "B/s", "latency": "s", **dict.fromkeys(rates, "FLOP/s")}
-    paths = ["accelerator.memory_bandwidth", *(f"accelerator.peak.{rate}" for rate in rates)]
-    paths += [f"{link}.{name}" for link in ("scale_up", "scale_out") for name in ("bandwidth", "latency")]
-    present = [path for path in paths if not (path.startswith("scale_out") and system.scale_out is None)]
-    parameters: list[tuple[str, Any, str]] = [
-        (f"system.{path}", get_path(system, path), units[path.rsplit(".", 1)[-1]]) for path in present
-    ]
-
-    def seconds_with(path: str, value: float) -> float:
-        return one_step_s(model, put_path(system, path.removeprefix("system."), value), layouts, job, options)
-
-    return levers(parameters, seconds_with, cell(table.first.total_s, row))
+    now = cell(table.first.total_s, row)
+    return hardware_levers(model, system, lambda other: one_step_s(model, other, layouts, job, options), now)
 
 
 def _verdict(model: Model, system: System, job: ServeJob, table: ServingTable, best: Candidate | None) -> Verdict:
@@ -223,26 +168,12 @@ def _least(table: ServingTable) -> str:
     return f"{table.rows[row].id} still needs {show_bytes(float(table.ledger.total[row]))} a device"
 
 
-def _sources(model: Model, system: System, found: tuple[Candidate, ...]) -> tuple[Source, ...]:
-    """Of the model and system, and of every archived time that a candidate took."""
-    used = {group["platform"] for item in found for group in item.measures["groups"]} - {None}
-    archived = [
-        source
-        for calibration in calibrations()
-        for table in calibration.table
-        for source in calibration.sources
-        if table.platform in used and table.source == source.key
-    ]
-    return tuple(dict.fromkeys([*sources_of(model, system), *archived]))
-
-
 def _next(job: ServeJob, best: Candidate | None) -> tuple[str, ...]:
     """What to type next; MODEL and SYSTEM stand for what was typed."""
     if best is None:
         return ("meshwright inspect MODEL",)
-    degrees = " ".join(f"--{axis} {best.layout[axis]}" for axis in ("tp", "pp", "ep"))
     held = f"--context {job.last_position} --sessions {best.measures['sessions_per_replica']}"
-    return (f"meshwright fit MODEL --on SYSTEM {degrees} {held}",)
+    return (f"meshwright fit MODEL --on SYSTEM {degrees_of(best)} {held}",)
 
 
 _BASIS: Final = {

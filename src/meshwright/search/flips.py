@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from meshwright.base.numbers import Floats, Ints
 
-_PARTS: Final = 257
+PARTS: Final = 257
 _NARROW: Final = 1e-10
 
 
@@ -51,15 +51,15 @@ def changes(choose: Callable[[Floats], Ints], divide: Callable[[Floats], Floats]
     return tuple(sorted(found, key=lambda change: change.value))
 
 
-def real(ends: Floats) -> Floats:
-    """Values between two, evenly; the two alone once they are as close as they need be."""
+def real(ends: Floats, parts: int = PARTS) -> Floats:
+    """`parts` values from one to the other, evenly; the two alone once they are as close as they need be."""
     low, high = float(ends[0]), float(ends[-1])
     if high - low <= _NARROW * abs(high):
         return ends
-    return np.linspace(low, high, _PARTS, dtype=np.float64)
+    return np.linspace(low, high, parts, dtype=np.float64)
 
 
-def whole(ends: Floats) -> Floats:
-    """Whole numbers between two, evenly; the two alone once nothing lies between them."""
-    between: Floats = np.linspace(float(ends[0]), float(ends[-1]), _PARTS, dtype=np.float64)
+def whole(ends: Floats, parts: int = PARTS) -> Floats:
+    """Whole numbers from one to the other, evenly; the two alone once nothing lies between them."""
+    between: Floats = np.linspace(float(ends[0]), float(ends[-1]), parts, dtype=np.float64)
     return np.unique(np.round(between))

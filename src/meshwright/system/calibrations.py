@@ -18,7 +18,7 @@ from meshwright.base.registry import Registry
 from meshwright.base.result import Source
 from meshwright.base.units import Bytes, Seconds
 from meshwright.system.facts import split
-from meshwright.system.link import read_link
+from meshwright.system.link import Link, read_link
 from meshwright.system.system import System
 
 CALIBRATIONS: Final = Registry(
@@ -100,9 +100,14 @@ def measured_time(op: str, system: System, nodes: int, ranks: int, message_bytes
     return None
 
 
+@cache
+def _archived_link(name: str) -> Link:
+    return read_link(name)
+
+
 def _is_platform(table: Table, system: System) -> bool:
     link = system.scale_up if table.nodes == 1 else system.scale_out
-    archived = read_link(table.link)
+    archived = _archived_link(table.link)
     same_link = link is not None and bool(
         np.all((np.asarray(link.bandwidth) == archived.bandwidth) & (np.asarray(link.latency) == archived.latency))
     )

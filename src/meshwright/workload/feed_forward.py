@@ -1,4 +1,4 @@
-"""A feed-forward goes in; its matrix products come out, and for a mixture how many experts a step reads."""
+"""A feed-forward goes in; its matrix products come out, and for a mixture the experts that a step reads and visits."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from math import comb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from meshwright.base.traced import formula, opaque
+import numpy as np
+
+from meshwright.base.numbers import minimum
+from meshwright.base.result import Basis
+from meshwright.base.traced import formula, opaque, stated, values
 from meshwright.model.feed_forwards import Dense, FeedForward
 
 if TYPE_CHECKING:
+    from meshwright.base.numbers import Floats, Ints
+    from meshwright.job.expert_load import ExpertReads
     from meshwright.model.tensors import Tensor
 
 
@@ -38,13 +44,69 @@ def products(layer: FeedForward) -> tuple[Product, ...]:
     )
 
 
+def expert_load(experts: int, top_k: int, groups: Ints, rows: Floats, reads: ExpertReads) -> tuple[Floats, Floats]:
+    """Experts that one step of `rows` rows reads, and its (row, expert) visits, on the busiest of `groups` of experts.
+
+    groups, rows: columns, or of length one.   Uniform routing: one row finds b of its experts on its busiest group
+    (`busiest_share`, exact). What the other rows, which do not know of it, are expected to add there is exact too: the
+    share `covered_share` of what the first row leaves of that group, and top_k / groups visits each. The group that is
+    busiest in the end has at least that: exact for one row or one group, above the even share otherwise.
+    """
+    if isinstance(reads, tuple):
+        return _chosen_load(reads, top_k, groups, rows)
+    busiest = _busiest(experts, top_k, groups)
+    held = experts / groups
+    read = minimum(busiest + (held - busiest) * covered_share(experts, top_k, rows, reads), held)
+    return read, busiest + (rows - 1) * (top_k / groups)
+
+
+def covered_share(experts: int, top_k: int, rows: Any, reads: ExpertReads) -> Any:
+    """Of the experts that one row leaves alone, the share that the other rows of its step read.
+
+    Nothing for one row, unless `reads` says `full`. A given number of experts stands for the share that leads to it.
+    """
+    if reads == "full" or top_k == experts:
+        return 1.0
+    if reads == "expected":
+        return distinct_experts(experts, top_k, rows - 1) / experts
+    return (minimum(rows * top_k, reads) - top_k) / (experts - top_k)
+
+
 @formula
-def distinct_experts(experts: int, top_k: int, rows: int) -> float:
-    """Expected experts that at least one of `rows` tokens chose, each choosing `top_k` of them uniformly.
+def distinct_experts(experts: int, top_k: int, rows: Any) -> Any:
+    """Expected experts that at least one of `rows` rows (a number, or a column) chose, each `top_k` of them uniformly.
 
     experts * (1 - (1 - top_k / experts)^rows). Source: chapter "Supernodes", equation 6-8. Leaves out skew.
     """
     return experts * (1.0 - (1.0 - top_k / experts) ** rows)
+
+
+def _busiest(experts: int, top_k: int, groups: Ints) -> Floats:
+    """`busiest_share` of each number of groups."""
+    distinct, place = np.unique(groups, return_inverse=True)
+    return np.array([busiest_share(experts, top_k, count) for count in distinct.tolist()])[place]
+
+
+def _chosen_load(choices: tuple[float, ...], top_k: int, groups: Ints, rows: Floats) -> tuple[Floats, Floats]:
+    """`expert_load` when expert e is among a row's `top_k` in proportion to `choices`: the fullest group's expectation.
+
+    A group holds neighbouring experts. One row always finds ceil(top_k / groups) of its experts on some group.
+    """
+    picked = np.array([float(choice) for choice in choices]) * (int(top_k) / float(sum(choices)))
+    columns = np.broadcast_arrays(values(groups), values(rows))
+    pairs, place = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    read = np.zeros(pairs.shape[1])
+    visits = np.zeros(pairs.shape[1])
+    for column, (count, tokens) in enumerate(pairs.T.tolist()):
+        owners = np.arange(len(picked)) // -(-len(picked) // int(count))
+        found = np.bincount(owners, weights=1.0 - (1.0 - np.minimum(picked, 1.0)) ** tokens)
+        read[column] = max(float(found.max()), -(-top_k // count))
+        visits[column] = max(float(np.bincount(owners, weights=picked).max()) * tokens, read[column])
+    told = {"basis": Basis.FORMULA.value, "source": "expected from the given choices of each expert"}
+    return (
+        stated(read[place.reshape(-1)], groups, "experts_read", **told),
+        stated(visits[place.reshape(-1)], groups, "expert_visits", **told),
+    )
 
 
 @opaque

@@ -30,6 +30,11 @@ _LINES: tuple[Line, ...] = (
         ("plan", "serve"), ("Qwen/Qwen3-30B-A3B",), ("--on", "SYSTEM.toml"), ("--sessions", "3"), ("--context", "2K"),
         ("--new-tokens", "64"), ("--weight-reads", "even"), ("--objective", "latency"), ("--workspace", "512MiB"),
     ],
+    [
+        ("plan", "serve"), ("tiny-qwen3-moe",), ("--on", "hgx-h100"), ("--sessions", "40"), ("--context", "1K"),
+        ("--new-tokens", "64"), ("--tpot", "30ms"), ("--ttft", "1s"), ("--concurrency", "8"),
+        ("--discipline", "continuous"), ("--expert-reads", "full"), ("--prefill", "between-steps"),
+    ],
     [("list",), ("systems",)],
     [("study", "list")],
     [("study", "run"), ("decode-phase",), ("--set", "tp=4"), ("--set", "context=1K")],
@@ -122,6 +127,12 @@ _SUITED = {
     "--weight-reads": ("strict", "even", "odd"),
     "--workspace": ("0B", "1GB", "80GB", "1e18B", "1e19B", "1.5B", "2 GiB"),
     "--objective": ("cost", "latency", "speed"),
+    "--tpot": ("1ns", "30ms", "1e30s", "0s", "5e-50s"),
+    "--ttft": ("1us", "2 s", "1h", "0s"),
+    "--concurrency": ("1", "8", "40", "41", "0", "10000"),
+    "--discipline": ("fifo", "continuous", "static"),
+    "--expert-reads": ("expected", "full", "2", "3.5", "1", "inf", "gone.json"),
+    "--prefill": ("cached", "between-steps", "between_steps"),
     "--weights": ("bf16", "fp16", "fp32", "fp8"),
     "--batch": ("1", "0", "64", "10000"),
 }
@@ -130,6 +141,7 @@ _WORDS = (
 )  # fmt: skip
 _OPTIONS = (
     "--tp", "--pp", "--ep", "--on", "--sessions", "--context", "--new-tokens", "--deadline", "--on-time",
+    "--tpot", "--ttft", "--concurrency", "--expert-reads", "--prefill",
     "--discipline", "--all-reduce", "--weight-reads", "--workspace", "--objective", "--basis", "--layout", "--set",
     "--weights", "--seed", "--batch", "--format", "-o", "--gone", "--TP", "---", "-x", "--set=", "--tp=2",
     "--context=4K", "-q",

@@ -16,7 +16,8 @@ JOB = ServeJob(sessions=4, context=131064, new_tokens=8, deadline=0.13, on_time=
 def test_a_job_reads_with_its_units():
     data = {"sessions": 4, "context": 131064, "new_tokens": 8, "deadline": "130ms", "on_time": "75%"}
     assert build(ServeJob, data, "job") == JOB
-    assert checked(JOB) is JOB
+    assert checked(JOB) == replace(JOB, discipline="fifo")
+    assert checked(checked(JOB)) == checked(JOB)
 
 
 def test_memory_holds_the_last_position():
@@ -49,3 +50,32 @@ def test_fields_of_the_wrong_kind_are_refused(change):
 
 def test_a_job_without_context_or_deadline_is_a_job():
     assert checked(ServeJob(sessions=1, context=0, new_tokens=1)).deadline is None
+
+
+BATCHED = ServeJob(sessions=4, context=8192, new_tokens=8)
+
+
+@pytest.mark.parametrize("bound", [{"ttft": 1.0}, {"tpot": 0.03}, {"concurrency": 2}, {"discipline": "continuous"}])
+def test_a_bound_on_tokens_makes_the_batch_continuous(bound):
+    assert checked(replace(BATCHED, **bound)).discipline == "continuous"
+    assert checked(BATCHED).discipline == "fifo"
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"discipline": "fifo", "tpot": 0.03}, "JOB006"),
+        ({"discipline": "fifo", "concurrency": 2}, "JOB006"),
+        ({"tpot": 0.03, "deadline": 1.0}, "JOB006"),
+        ({"discipline": "continuous", "on_time": 0.5}, "JOB006"),
+        ({"tpot": 0.0}, "JOB002"),
+        ({"ttft": 0.0}, "JOB002"),
+        ({"concurrency": 0}, "JOB001"),
+        ({"concurrency": 5}, "JOB001"),
+    ],
+)
+def test_numbers_that_a_discipline_does_not_know_are_refused(change, code):
+    with pytest.raises(MeshwrightError) as caught:
+        checked(replace(BATCHED, **change))
+    assert caught.value.code == code
+    assert caught.value.fix

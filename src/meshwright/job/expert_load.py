@@ -1,0 +1,69 @@
+"""`expected`, `full`, a number or a file goes in; what says how many experts a step reads comes out, checked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from meshwright.base.errors import JobError
+from meshwright.base.parse import build, read_json, read_text, read_toml
+
+ExpertReads: TypeAlias = Literal["expected", "full"] | float | tuple[float, ...]
+"""How many distinct experts of a layer the rows of one step read, over all groups together.
+
+`expected`: what uniform and independent choices are expected to cover.   `full`: all of them.   A number: that many in
+a decode step, though never fewer than one row chooses nor more than all rows can.   Several numbers: how often each
+expert of a layer, in their order, was chosen; rows choose independently in these proportions, alike in every layer.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertChoices:
+    """A counted routing: how often each expert was chosen."""
+
+    choices: tuple[float, ...]
+
+
+def read_expert_reads(text: str) -> ExpertReads:
+    """The option's text as what it says. Raises the codes of files: IO010 to IO013, IO015."""
+    if text == "expected" or text == "full":  # noqa: PLR1714 - a type checker narrows only this form
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        path = Path(text)
+    read = read_json if path.suffix == ".json" else read_toml
+    return build(ExpertChoices, read(read_text(path), text), text).choices
+
+
+def checked_reads(reads: ExpertReads, experts: int, top_k: int) -> ExpertReads:
+    """The reads themselves, once they can be those of a layer of `experts`, `top_k` a row. Raises JOB007."""
+    if isinstance(reads, str):
+        return reads
+    if not isinstance(reads, tuple):
+        if not top_k <= reads <= experts:
+            raise JobError(
+                7, f"--expert-reads {reads:g}: a row alone reads {top_k} of {experts}", _range(top_k, experts)
+            )
+        return reads
+    if len(reads) != experts:
+        cause = f"--expert-reads: choices of {len(reads)} experts, and a layer has {experts}"
+        raise JobError(7, cause, f"give {experts} numbers")
+    if not all(math.isfinite(count) and count >= 0 for count in reads) or sum(reads) <= 0:
+        raise JobError(7, "--expert-reads: choices that cannot be counts", "give numbers from 0, not all of them 0")
+    most = max(reads)
+    if most * top_k > sum(reads) * (1 + 1e-9):
+        cause = f"--expert-reads: expert {reads.index(most)} has {most / sum(reads):.1%} of the choices"
+        raise JobError(7, cause, f"a row chooses {top_k} different ones: none can have more than {1 / top_k:.1%}")
+    return reads
+
+
+def no_experts(model: str) -> JobError:
+    """The error for a routing of a model that has no experts."""
+    return JobError(7, f"--expert-reads: {model} has no experts", "leave --expert-reads out")
+
+
+def _range(top_k: int, experts: int) -> str:
+    return f"give a number from {top_k} to {experts}, or expected, or full"

@@ -1,0 +1,148 @@
+"""What every serving plan says beside its candidates: inputs, sensitivity, warnings, sources, what is left out.
+
+The nouns, and what was made of them, go in; fields of a `Result` come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, Final
+
+import numpy as np
+
+from meshwright.base.errors import CollectiveError
+from meshwright.base.parse import get_path, put_path
+from meshwright.base.result import Candidate, Lever, Source
+from meshwright.cost.estimate import compute_formats
+from meshwright.job.expert_load import checked_reads, no_experts
+from meshwright.job.serve import ServeJob
+from meshwright.layout.layout import Layout
+from meshwright.layout.layouts import Layouts
+from meshwright.layout.placement import instance_size
+from meshwright.layout.rules import Broken
+from meshwright.model.feed_forwards import Experts
+from meshwright.model.model import Model
+from meshwright.scenarios._serving_table import OUT_OF_POWER, ServeOptions
+from meshwright.scenarios._shared import (
+    block_warning,
+    has_experts,
+    position_warning,
+    rate_notes,
+    rule_error,
+    sources_of,
+    stated_model,
+    stated_system,
+)
+from meshwright.search.sensitivity import levers
+from meshwright.system.calibrations import calibrations
+from meshwright.system.system import System
+from meshwright.workload.messages import NOT_MODELLED as MESSAGES_LEFT_OUT
+from meshwright.workload.operators import NOT_MODELLED as OPERATORS_LEFT_OUT
+from meshwright.workload.operators import operators
+
+LEFT_OUT: Final = (
+    *OPERATORS_LEFT_OUT,
+    *MESSAGES_LEFT_OUT,
+    "rules of a serving engine: page sizes, widths of block-quantized shards, kernels",
+    "topology inside a box: a device reaches any peer at the full one-way rate of its links",
+    "launch times, imperfect overlap and contention: operators run at datasheet rates, which bounds them from below",
+    "algorithms that know the topology: a group across boxes pays its slowest link in every round (no lower bound)",
+    "layouts that were not enumerated: only replicas x tp x pp (x ep over the tp ranks) on whole boxes",
+)
+STAGED_LEFT_OUT: Final = "contention for host memory: devices of a box have no peer-to-peer path and stage through it"
+
+
+def left_out(model: Model, system: System, own: Sequence[str], of_experts: Sequence[str]) -> tuple[str, ...]:
+    """What no serving plan models, what this one does not (`own`), and what a mixture adds (`of_experts`)."""
+    experts = of_experts if has_experts(model) else ()
+    return (*LEFT_OUT, *own, *experts, *(() if system.peer_to_peer else (STAGED_LEFT_OUT,)))
+
+
+def check_experts(model: Model, options: ServeOptions) -> None:
+    """The routing that the user gives is one of this model's layers. Raises JOB007."""
+    layers = [block.feed_forward for block in model.kinds if isinstance(block.feed_forward, Experts)]
+    if not layers and options.expert_reads != "expected":
+        raise no_experts(model.name)
+    for layer in layers:
+        checked_reads(options.expert_reads, layer.experts, layer.top_k)
+
+
+def refuse_if_none_is_valid(layouts: Layouts, broken: Sequence[Broken | None], valid: Any) -> None:
+    """Raise the rule that the layouts the user asked for break, when none is left: that of the smallest instance."""
+    if valid.any():
+        return
+    row = int(np.argmin(instance_size(layouts)))
+    found = broken[row]
+    if found is None:
+        ranks = layouts.degree("tp")[row]
+        raise CollectiveError(2, f"the chosen all_reduce does not take {ranks} ranks", "--all-reduce auto")
+    if found.code != OUT_OF_POWER:  # that is an answer, "no", not a fault of the question
+        raise rule_error(found)
+
+
+def common_fields(model: Model, system: System, job: ServeJob, options: ServeOptions) -> dict[str, Any]:
+    """The fields of a `Result` that follow from the inputs alone."""
+    return {
+        "command": "plan serve",
+        "inputs": {
+            "model": stated_model(model),
+            "system": stated_system(system),
+            "job": job,
+            "layout": options.layout,
+            "options": {item.name: getattr(options, item.name) for item in fields(options) if item.name != "layout"},
+        },
+        "defaulted": model.defaulted,
+        "notes": (*model.notes, *rate_notes(model, system)),
+    }
+
+
+def warnings_of(model: Model, job: ServeJob, best: Candidate | None, found: Sequence[Candidate]) -> tuple[str, ...]:
+    """Positions beyond the config, blocks that the choice cuts, and ranks of measured beside computed exchanges."""
+    own = position_warning(model, job.last_position)
+    own += () if best is None else block_warning(model, Layout(**best.layout))
+    bases = {
+        group["basis"] for item in found for group in item.measures["groups"] if group["operation"] == "all_reduce"
+    }
+    if {"formula", "measured"} <= bases:
+        text = "only some groups have an archived all_reduce: measured times rank beside lower bounds by formula"
+        own += (f"{text}, which favours the layouts without an archive",)
+    return own
+
+
+def hardware_levers(
+    model: Model, system: System, seconds_on: Callable[[System], float], now_s: float
+) -> tuple[Lever, ...]:
+    """What doubling or halving each hardware parameter saves of a time. seconds_on: that time on a changed system."""
+    wanted = {compute_formats(model, operator) for operator in operators(model)}
+    rates = sorted({system.accelerator.peak_for(formats)[0] for formats in wanted})
+    units = {"memory_bandwidth": "B/s", "bandwidth": "B/s", "latency": "s", **dict.fromkeys(rates, "FLOP/s")}
+    paths = ["accelerator.memory_bandwidth", *(f"accelerator.peak.{rate}" for rate in rates)]
+    paths += [f"{link}.{name}" for link in ("scale_up", "scale_out") for name in ("bandwidth", "latency")]
+    present = [path for path in paths if not (path.startswith("scale_out") and system.scale_out is None)]
+    parameters: list[tuple[str, Any, str]] = [
+        (f"system.{path}", get_path(system, path), units[path.rsplit(".", 1)[-1]]) for path in present
+    ]
+
+    def seconds_with(path: str, value: float) -> float:
+        return seconds_on(put_path(system, path.removeprefix("system."), value))
+
+    return levers(parameters, seconds_with, now_s)
+
+
+def sources_used(model: Model, system: System, found: Sequence[Candidate]) -> tuple[Source, ...]:
+    """Of the model and system, and of every archived time that a candidate took."""
+    used = {group["platform"] for item in found for group in item.measures["groups"]} - {None}
+    archived = [
+        source
+        for calibration in calibrations()
+        for table in calibration.table
+        for source in calibration.sources
+        if table.platform in used and table.source == source.key
+    ]
+    return tuple(dict.fromkeys([*sources_of(model, system), *archived]))
+
+
+def degrees_of(best: Candidate) -> str:
+    """The options of `fit` that name a candidate's replica."""
+    return " ".join(f"--{axis} {best.layout[axis]}" for axis in ("tp", "pp", "ep"))
