@@ -44,23 +44,31 @@ class Ledger:
 
 
 def serving_ledger(
-    model: Model, layouts: Layouts, *, sessions: Ints, tokens: int | Ints, workspace_bytes: int, capacity_bytes: int
+    model: Model,
+    layouts: Layouts,
+    *,
+    sessions: Ints,
+    tokens: int | Ints,
+    workspace_bytes: int | Ints,
+    capacity_bytes: int | Ints,
 ) -> Ledger:
     """Bytes per rank with `sessions` (a column: per replica) of `tokens` cached positions each (or a column).
 
+    workspace_bytes: kept free on every rank.   capacity_bytes: of one device.   Either may be a column.
     `W + K + U <= C` on every rank. Source: chapter "Supernodes", equation 6-1.
     """
     held = np.zeros((6, len(layouts)), dtype=np.int64)
     weights, session, token = _per_kind(model, layouts, tokens)
     ends = _ends(model, layouts)
     resident = local_samples(sessions, layouts)
-    room = capacity_bytes - workspace_bytes
+    workspace = np.broadcast_to(np.asarray(workspace_bytes, dtype=np.int64), len(layouts))
+    room = capacity_bytes - workspace
     for stages, rows in _by_stages(layouts):
         counts, numbers = _stages(model, stages)
         per_stage = tuple(column[rows] @ counts[:, :-2].T for column in (weights, session, token))
         fixed = per_stage[0] + ends[rows] @ counts[:, -2:].T
         fullest = _fullest(fixed, per_stage[1] * resident[rows, None], numbers)
-        free = np.maximum(room - fixed, 0)
+        free = np.maximum(room[rows, None] - fixed, 0)
         held[:, rows] = np.stack([*fullest, _room_for(free, per_stage[1]), _room_for(free, per_stage[2])])
     stage, parameters, kv_cache, total, max_sessions, max_tokens = held
     ways = sample_ways(layouts)
@@ -68,8 +76,8 @@ def serving_ledger(
         stage=stage,
         parameters=parameters,
         kv_cache=kv_cache,
-        workspace=np.full(len(layouts), workspace_bytes, dtype=np.int64),
-        total=total + workspace_bytes,
+        workspace=workspace,
+        total=total + workspace,
         max_sessions=_times(max_sessions, ways),
         max_kv_tokens=_times(max_tokens, ways * layouts.degree("cp")),
     )
@@ -88,6 +96,15 @@ def state_bytes_per_token(model: Model, kind: int) -> int:
     """Bytes that one cached position adds to one layer of a kind, whole."""
     elements = sum(tensor.elements for tensor in model.kinds[kind].mixer.token_state())
     return elements * model.kv.bits // 8
+
+
+def cached_columns(model: Model, layouts: Layouts, positions: int) -> Ints:
+    """Bytes that `positions` more of one session add on the stage that keeps most of them, one row a layout."""
+    layer = np.stack([_state_bytes(model, kind, layouts, positions) for kind in range(len(model.kinds))], axis=1)
+    most = np.zeros(len(layouts), dtype=np.int64)
+    for stages, rows in _by_stages(layouts):
+        most[rows] = (layer[rows] @ _stages(model, stages)[0][:, :-2].T).max(axis=1)
+    return most
 
 
 def stored_columns(model: Model, tensors: tuple[Tensor, ...], layouts: Layouts) -> Ints:

@@ -14,7 +14,9 @@ from meshwright.base.numbers import Bools, Floats, Ints
 from meshwright.base.units import Bytes, Seconds, Watts
 from meshwright.cost import money
 from meshwright.cost.estimate import Assumptions, Step, WeightReads, estimate_step
-from meshwright.cost.memory import Ledger, serving_ledger
+from meshwright.cost.memory import Ledger
+from meshwright.cost.memory_even import Shards, sharded_ledger
+from meshwright.cost.reserve import Reserve, ReserveRule
 from meshwright.job.faults import Fault
 from meshwright.job.serve import ServeJob
 from meshwright.layout.layout import Layout
@@ -22,7 +24,7 @@ from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.placement import instance_size, instances
 from meshwright.layout.rules import Broken, first_broken
 from meshwright.model.model import Model
-from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, has_experts, smaller_degree
+from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, computed_reserve, has_experts, smaller_degree
 from meshwright.search.candidates import combinations, divisors
 from meshwright.system.system import System
 from meshwright.workload.batches import decode
@@ -41,7 +43,8 @@ class ServeOptions:
     second); None takes cost with a deadline, latency without.   all_reduce_time: seconds of one all_reduce in every
     group, in place of the algorithm's.   power_budget, power_base: watts of all boxes together, and of what draws
     beside them.   fault: one part that stops, reported beside the plan.   flips: whether they are searched.
-    workspace: bytes kept free on every device (assumed).   layout: fixed fields, the rest is searched.
+    workspace: bytes kept free on every device (assumed).   reserve: computes and itemises them instead.   shards: the
+    form of the ledger, as in fit; how a step reads weights is `weight_reads`.   layout: fixed fields, the rest is searched.
     """
 
     objective: Objective | None = None
@@ -49,6 +52,8 @@ class ServeOptions:
     all_reduce_time: Seconds | None = None
     weight_reads: WeightReads = "strict"
     workspace: Bytes = WORKSPACE
+    reserve: ReserveRule | None = None
+    shards: Shards = "strict"
     basis: Literal["datasheet"] = "datasheet"
     power_budget: Watts | None = None
     power_base: Watts = NO_WATTS
@@ -79,6 +84,7 @@ class ServingTable:
     idle: Ints
     resident: Ints
     ledger: Ledger
+    reserve: Reserve | None
     first: Step
     service_s: Floats
     last_finish_s: Floats
@@ -114,12 +120,14 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
     replicas = np.maximum(np.minimum(options.layout.get("replicas", room), room), 1)
     layouts = Layouts(columns={**layouts.columns, "replicas": replicas})
     resident = -(-job.sessions // replicas)
-    ledger = serving_ledger(
+    computed = _reserve(model, layouts, options, resident)
+    ledger = sharded_ledger(
         model,
         layouts,
+        shards=options.shards,
         sessions=resident,
         tokens=job.last_position,
-        workspace_bytes=options.workspace,
+        workspace_bytes=options.workspace if computed is None else computed.total,
         capacity_bytes=system.accelerator.memory,
     )
     first = estimate_step(model, system, layouts, decode(job.context, 1), options.assumptions)
@@ -134,6 +142,7 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
         idle=np.maximum(devices - replicas * instance_size(layouts), 0),
         resident=resident,
         ledger=ledger,
+        reserve=computed,
         first=first,
         service_s=found.service_s,
         last_finish_s=found.last_finish_s,
@@ -180,14 +189,22 @@ def service_s(model: Model, system: System, job: ServeJob, options: ServeOptions
 
 def held_bytes(model: Model, job: ServeJob, options: ServeOptions, layouts: Layouts) -> Ints:
     """Bytes on the fullest rank of every layout; sessions and context may be columns."""
-    return serving_ledger(
+    sessions = -(-job.sessions // layouts.degree("replicas"))
+    computed = _reserve(model, layouts, options, sessions)
+    return sharded_ledger(
         model,
         layouts,
-        sessions=-(-job.sessions // layouts.degree("replicas")),
+        shards=options.shards,
+        sessions=sessions,
         tokens=job.last_position,
-        workspace_bytes=options.workspace,
+        workspace_bytes=options.workspace if computed is None else computed.total,
         capacity_bytes=0,  # only what is held counts here
     ).total
+
+
+def _reserve(model: Model, layouts: Layouts, options: ServeOptions, sessions: Ints) -> Reserve | None:
+    """The computed reserve, when the options ask for one."""
+    return None if options.reserve is None else computed_reserve(model, layouts, options.reserve, sessions)
 
 
 def needed_sessions(job: ServeJob) -> Any:

@@ -40,6 +40,7 @@ from meshwright.scenarios._shared import (
     has_experts,
     position_warning,
     rate_notes,
+    reserve_basis,
     rule_error,
     sources_of,
     stated_model,
@@ -99,7 +100,7 @@ def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOption
         notes=(*model.notes, *rate_notes(model, system)),
         not_modelled=_left_out(model, system),
         sources=_sources(model, system, found),
-        basis=_BASIS,
+        basis=_BASIS | reserve_basis(table.reserve, "candidates[].memory"),
         body={"curves": _curves(system, job, chosen, table, ranked)} if job.deadline_from is not None else {},
         next_commands=_next(job, best),
     )
@@ -250,7 +251,6 @@ def _next(job: ServeJob, best: Candidate | None) -> tuple[str, ...]:
 _BASIS: Final = {
     "candidates[].memory": Basis.FORMULA.value,
     "candidates[].memory.capacity_bytes": Basis.DATASHEET.value,
-    "candidates[].memory.workspace_bytes": Basis.ASSUMED.value,
     "candidates[].local_time_s": f"{Basis.FORMULA.value}: lower bound at datasheet rates",
     "candidates[].step_time_s": f"{Basis.FORMULA.value}: local time, and exchanges as each group's own basis says",
     "candidates[].finish_times_s": f"{Basis.FORMULA.value}: from step times",
