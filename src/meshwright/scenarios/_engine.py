@@ -57,7 +57,7 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
     """The `engine` of fit's memory. Raises ENG001 (unknown engine), ENG002 (utilization or block size out of range).
 
     Numbers of tokens are null where the engine's rule for the model's layers is not known; `max_model_len` is the
-    context, or the longest that the config claims.
+    context, or the longest that the config claims, and one request of it needs `least_gpu_memory_utilization`.
     """
     engine = read_engine(options.name)
     share = engine.gpu_memory_utilization if options.gpu_memory_utilization is None else options.gpu_memory_utilization
@@ -74,6 +74,8 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
     known = not engine.uniform_layers or _uniform(model)
     blocks = int(ledger.max_sessions[0]) // int(sample_ways(layouts)[0])
     per_request = None if longest is None else -(-longest // block)
+    each = int(sharded_cached(model, layouts, block, shards)[0])
+    least = own + int(ledger.parameters[0]) + each * (per_request or 1)
     return {
         "name": engine.name,
         "versions": engine.versions,
@@ -83,7 +85,8 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
         "reserve_bytes": own,
         "reserve_basis": Basis.ASSUMED.value if options.reserve is None else "stated",
         "available_kv_bytes": budget - own - int(ledger.parameters[0]),
-        "kv_block_bytes": int(sharded_cached(model, layouts, block, shards)[0]) if known else None,
+        "least_gpu_memory_utilization": least / capacity if known else None,
+        "kv_block_bytes": each if known else None,
         "kv_blocks": blocks if known else None,
         "kv_tokens": blocks * block if known else None,
         "max_model_len": longest,
@@ -109,15 +112,16 @@ def engine_notes(model: Model, block: Mapping[str, Any]) -> tuple[str, ...]:
 
 def engine_exclusion(block: Mapping[str, Any]) -> Excluded | None:
     """Why the engine refuses to start, if it does: weights beyond its budget, or no room for one longest request."""
-    least = f"gpu_memory_utilization > {block['gpu_memory_utilization']:g}, or more devices"
+    least = block["least_gpu_memory_utilization"]
+    nearest = f"gpu-memory-utilization={least:.4f}" if least is not None and least <= 1 else None
     if block["available_kv_bytes"] <= 0:
         reason = f"{block['name']}: weights and reserve take {-block['available_kv_bytes']} bytes more than its budget"
-        return Excluded(code="ENG003", reason=reason, nearest=None, limit=least)
+        return Excluded(code="ENG003", reason=reason, nearest=nearest, limit="engine budget")
     tokens, longest = block["kv_tokens"], block["max_model_len"]
     if tokens is None or longest is None or tokens >= longest:
         return None
     reason = f"{block['name']} has room for {tokens} KV tokens, and one request may take {longest}"
-    return Excluded(code="ENG004", reason=reason, nearest=f"context={tokens}", limit="KV tokens")
+    return Excluded(code="ENG004", reason=reason, nearest=nearest or f"context={tokens}", limit="engine budget")
 
 
 def _reserved(model: Model, layouts: Layouts, options: EngineOptions) -> int:

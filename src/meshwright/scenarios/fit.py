@@ -11,7 +11,7 @@ from meshwright.base.errors import JobError, LayoutError
 from meshwright.base.result import Basis, Candidate, Excluded, Result, Verdict
 from meshwright.base.units import Bytes, Tokens, show_bytes
 from meshwright.cost.memory import Ledger
-from meshwright.cost.memory_even import Shards, sharded_ledger, sharded_parts
+from meshwright.cost.memory_even import Shards, sharded_cached, sharded_ledger, sharded_parts
 from meshwright.cost.reserve import Reserve, ReserveRule
 from meshwright.job.serve import MOST_TOKENS, check_range
 from meshwright.layout.layout import Layout, checked_layout, fields_of
@@ -178,13 +178,17 @@ def _engine_sources(options: FitOptions) -> tuple[Source, ...]:
 
 
 def _whole(model: Model, system: System, layout: Layout, ledger: Ledger, shards: Shards) -> dict[str, Any]:
-    """What is free, what all ranks of the replica would take if each were as full, and the weights by part."""
+    """What is free, what all ranks would take if each were as full, a cached position, and the weights by part.
+
+    kv_bytes_per_token: what one more position of a session adds to a rank, while no window is full.
+    """
     capacity, ranks = int(system.accelerator.memory), layout.world_size // layout.replicas
     used = int(ledger.total[0])
     return {
         "free_bytes": capacity - used,
         "all_ranks_bytes": used * ranks,
         "all_ranks_free_bytes": (capacity - used) * ranks,
+        "kv_bytes_per_token": int(sharded_cached(model, table([layout]), 1, shards)[0]),
         "weights_over_capacity": parameter_bytes(model)["total"] / capacity,
         "parameters_by_part_bytes": sharded_parts(model, layout, int(ledger.stage[0]), shards),
     }
