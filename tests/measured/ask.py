@@ -1,4 +1,4 @@
-"""Rows and cases go in; what the product says to each comes out. Numbers are selected from `fit`, never computed here."""
+"""Rows and cases go in; what the product says to each comes out. Numbers are fields of `fit`, never computed here."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def main() -> int:
 
 def page() -> str:
     """The text of `docs/kv-truth.md`."""
-    return "\n\n".join([_opening(), _rows_table(), _cases_table()]) + "\n"
+    return f"{_opening()}\n\n{_rows_table()}\n\n{_cases_table()}\n"
 
 
 def _opening() -> str:
@@ -61,7 +61,10 @@ _MEANS: Final = {
 
 
 def _rows_table() -> str:
-    lines = ["| row | engine | model | tp | predicted | stated | error | verdict |", "|---|---|---|--:|--:|--:|--:|---|"]
+    lines = [
+        "| row | engine | model | tp | predicted | stated | error | verdict |",
+        "|---|---|---|--:|--:|--:|--:|---|",
+    ]
     for row in rows():
         found = answer(row)
         engine = f"{row['engine']} {row['engine_version']}"

@@ -9,7 +9,7 @@ from tests.measured.ask import checked, family_of, table
 _CASES = table("cases")
 _CHECKS = [(name, index, check) for name, case in _CASES.items() for index, check in enumerate(case.get("checks", ()))]
 _ANSWERED = [item for item in _CHECKS if family_of(item[2]["model"]) is None]
-"""Those whose family is read: a check joins as soon as its family does; until then docs/kv-truth.md names the family."""
+"""Those whose family is read: a check joins when its family does; until then docs/kv-truth.md names the family."""
 
 
 @pytest.mark.parametrize(("name", "index", "check"), _ANSWERED, ids=[f"{name}-{index}" for name, index, _ in _ANSWERED])

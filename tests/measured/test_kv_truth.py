@@ -1,4 +1,4 @@
-"""What engines' start-up logs state of their KV cache, row by row: bytes of a token on each GPU, and the budget rule."""
+"""What engines' start-up logs state of their KV cache, row by row: bytes of a token on a GPU, and the budget rule."""
 
 from __future__ import annotations
 

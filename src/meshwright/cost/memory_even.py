@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Shards: TypeAlias = Literal["strict", "even"]
 
 
-def sharded_ledger(  # noqa: PLR0913 - what the ledger takes, and the form
+def sharded_ledger(
     model: Model,
     layouts: Layouts,
     *,

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 ITEMS: Final = ("comm_buffers", "activations", "workspace", "padding", "in_flight")
 _FP32_BYTES: Final = 4
 _NEIGHBOURS: Final = 2
+_BATCHED: Final = Tokens(8192)
+_PAGE: Final = Tokens(16)
+_CHANNEL: Final = Bytes(4 * 2**20)
+_SCRATCH: Final = Bytes(32 * 2**20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +54,13 @@ class ReserveRule:
     cuBLAS (PyTorch 2, CUDABlas `getChosenWorkspaceSize`: 32 MiB on Hopper, 8 MiB before it).
     """
 
-    max_batched_tokens: Tokens = Tokens(8192)
+    max_batched_tokens: Tokens = _BATCHED
     sampled_rows: int = 256
-    page_tokens: Tokens = Tokens(16)
+    page_tokens: Tokens = _PAGE
     vocabulary_multiple: int = 64
-    comm_buffer: Bytes = Bytes(4 * 2**20)
+    comm_buffer: Bytes = _CHANNEL
     comm_channels: int = 16
-    matmul_workspace: Bytes = Bytes(32 * 2**20)
+    matmul_workspace: Bytes = _SCRATCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,9 +1,9 @@
 """An engine's budget rule and one layout go in; what it leaves for KV, in bytes, tokens and requests, comes out.
 
-    available KV = utilization x memory of the device - weights - the engine's own reserve, on the rank with least
-    KV blocks    = available KV // bytes of a block, on the stage with fewest
-    KV tokens    = KV blocks x block_size
-    concurrency  = KV blocks / blocks of one request of max_model_len
+available KV = utilization x memory of the device - weights - the engine's own reserve, on the rank with least
+KV blocks    = available KV // bytes of a block, on the stage with fewest
+KV tokens    = KV blocks x block_size
+concurrency  = KV blocks / blocks of one request of max_model_len
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def engine_notes(model: Model, block: Mapping[str, Any]) -> tuple[str, ...]:
     found = [f"{block['name']} {block['versions']}: KV is what utilization x memory leaves beside weights and reserve"]
     if block["reserve_basis"] == Basis.ASSUMED.value:
         found.append(
-            f"--engine-reserve is not given: {block['reserve_bytes']} bytes are computed from shapes (assumed); a start "
-            "log states non-torch memory and the activation peak, which add up to it"
+            f"--engine-reserve is not given: {block['reserve_bytes']} bytes are computed from shapes (assumed); a "
+            "start log states non-torch memory and the activation peak, which add up to it"
         )
     if block["kv_tokens"] is None:
         found.append(

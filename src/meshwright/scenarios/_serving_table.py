@@ -44,7 +44,8 @@ class ServeOptions:
     group, in place of the algorithm's.   power_budget, power_base: watts of all boxes together, and of what draws
     beside them.   fault: one part that stops, reported beside the plan.   flips: whether they are searched.
     workspace: bytes kept free on every device (assumed).   reserve: computes and itemises them instead.   shards: the
-    form of the ledger, as in fit; how a step reads weights is `weight_reads`.   layout: fixed fields, the rest is searched.
+    form of the ledger, as in fit; how a step reads weights is `weight_reads`.   layout: fixed fields, the rest is
+    searched.
     """
 
     objective: Objective | None = None

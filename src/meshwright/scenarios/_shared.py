@@ -106,14 +106,14 @@ def block_warning(model: Model, layout: Layout) -> tuple[str, ...]:
 
 
 RESERVE_BASIS: Final[Mapping[str, str]] = {
-    "activations_bytes": "formula: of max_batched_tokens rows, the residual stream and all tensors of the widest block, "
-    "or the logits of sampled_rows; both counts assumed",
+    "activations_bytes": "formula: of max_batched_tokens rows, the residual stream and all tensors of the widest "
+    "block, or the logits of sampled_rows; both counts assumed",
     "comm_buffers_bytes": "assumed: groups that exchange x comm_channels (assumed) x comm_buffer (NCCL_BUFFSIZE)",
     "workspace_bytes": "assumed: matmul_workspace, what PyTorch gives cuBLAS on Hopper",
     "padding_bytes": "formula: page_tokens - 1 positions a resident session, the vocabulary up to vocabulary_multiple",
     "in_flight_bytes": "formula: max_batched_tokens rows received and sent at stage boundaries",
 }
-"""What each item of a computed reserve rests on. Its constants are fields of `ReserveRule`, which says their sources."""
+"""What each item of a computed reserve rests on. Its constants are fields of `ReserveRule`, which has their sources."""
 
 
 def computed_reserve(model: Model, layouts: Layouts, rule: ReserveRule, sessions: Ints) -> Reserve:

@@ -81,8 +81,9 @@ class FitOptions:
 
 
 def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Result:
-    """Memory of one replica laid out as given. Raises LAY002 (devices), LAY003.. (rules), JOB001 (sizes),
-    ENG001, ENG002 (engine).
+    """Memory of one replica laid out as given.
+
+    Raises LAY002 (devices), LAY003.. (rules), JOB001 (sizes), ENG001 and ENG002 (an engine's options).
     """
     if not 0 <= options.resident <= _MOST_SESSIONS or (options.resident and not options.context):
         raise JobError(1, f"{options.resident} sessions of {options.context} tokens", "give --sessions with --context")

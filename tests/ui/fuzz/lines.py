@@ -30,6 +30,14 @@ _LINES: tuple[Line, ...] = (
         ("plan", "serve"), ("Qwen/Qwen3-30B-A3B",), ("--on", "SYSTEM.toml"), ("--sessions", "3"), ("--context", "2K"),
         ("--new-tokens", "64"), ("--weight-reads", "even"), ("--objective", "latency"), ("--workspace", "512MiB"),
     ],
+    [
+        ("fit",), ("Qwen/Qwen3-8B",), ("--on", "hgx-h100"), ("--workspace", "computed"), ("--max-batched-tokens", "2K"),
+        ("--reserve", "comm_channels=8,sampled_rows=64"), ("--shards", "even"), ("--context", "4K"),
+    ],
+    [
+        ("fit",), ("tiny-qwen3",), ("--on", "SYSTEM.toml"), ("--engine", "vllm"), ("--gpu-memory-utilization", "0.8"),
+        ("--engine-reserve", "1GiB"), ("--block-size", "32"),
+    ],
     [("list",), ("systems",)],
     [("study", "list")],
     [("study", "run"), ("decode-phase",), ("--set", "tp=4"), ("--set", "context=1K")],
@@ -120,7 +128,22 @@ _SUITED = {
     "--ep": ("1", "2", "4", "8", "3", "128"),
     "--all-reduce": ("auto", "measured", "ring", "tree", "nccl"),
     "--weight-reads": ("strict", "even", "odd"),
-    "--workspace": ("0B", "1GB", "80GB", "1e18B", "1e19B", "1.5B", "2 GiB"),
+    "--workspace": ("0B", "1GB", "80GB", "1e18B", "1e19B", "1.5B", "2 GiB", "computed"),
+    "--max-batched-tokens": ("0", "1", "8K", "1048576", "1048577"),
+    "--reserve": (
+        "",
+        "comm_channels=0",
+        "comm_buffer=1",
+        "comm_buffer=1TiB",
+        "sampled_rows=x",
+        "gone=1",
+        "page_tokens",
+    ),
+    "--shards": ("strict", "even", "odd"),
+    "--engine": ("vllm", "vLLM", "gone"),
+    "--gpu-memory-utilization": ("0", "0.9", "1", "90%", "1.1", "1e-30"),
+    "--engine-reserve": ("0B", "80GB", "1e18B", "2"),
+    "--block-size": ("0", "1", "16", "1048576", "1048577"),
     "--objective": ("cost", "latency", "speed"),
     "--weights": ("bf16", "fp16", "fp32", "fp8"),
     "--batch": ("1", "0", "64", "10000"),
@@ -130,7 +153,8 @@ _WORDS = (
 )  # fmt: skip
 _OPTIONS = (
     "--tp", "--pp", "--ep", "--on", "--sessions", "--context", "--new-tokens", "--deadline", "--on-time",
-    "--discipline", "--all-reduce", "--weight-reads", "--workspace", "--objective", "--basis", "--layout", "--set",
+    "--discipline", "--all-reduce", "--weight-reads", "--workspace", "--reserve", "--shards",
+    "--engine", "--objective", "--basis", "--layout", "--set",
     "--weights", "--seed", "--batch", "--format", "-o", "--gone", "--TP", "---", "-x", "--set=", "--tp=2",
     "--context=4K", "-q",
 )  # fmt: skip
