@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.measured.ask import TOLERANCE, Answer, answer, checked, family_of, rows, table
 
@@ -92,17 +93,17 @@ def _cases_table() -> str:
     return f"## Cases\n\n{opening}\n\n" + "\n".join(lines)
 
 
-def _told(case: dict[str, object]) -> str:
+def _told(case: Mapping[str, Any]) -> str:
     if "reason" in case:
         return f"not asked: {case['reason']}"
     told: list[str] = []
-    for check in case["checks"]:  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType] - TOML
+    for check in case["checks"]:
         missing = family_of(check["model"])
         told.append(f"family not here yet: {missing}" if missing else _shown(check))
     return "; ".join(dict.fromkeys(told))
 
 
-def _shown(check: dict[str, object]) -> str:
+def _shown(check: Mapping[str, Any]) -> str:
     found, _ = checked(check)
     if "degrees" in check:
         rule = f" by {check['not_refused_by']}" if "not_refused_by" in check else ""
