@@ -32,6 +32,7 @@ from meshwright import (
 from meshwright.base.errors import UserError
 from meshwright.base.parse import get_path, put_path
 from meshwright.job.faults import Fault
+from meshwright.scenarios._engine import EngineOptions, budget_bytes
 from meshwright.scenarios.explain import ExplainOptions, explain
 from meshwright.scenarios.fit import replica_layout
 from meshwright.workload.feed_forward import busiest_share
@@ -60,6 +61,7 @@ SIGNS: dict[str, Any] = {
     "doublings": lambda count: math.ceil(math.log2(count)),
     "name": lambda item: item,
     "busiest_share": busiest_share,
+    "budget_bytes": budget_bytes,
 }
 
 

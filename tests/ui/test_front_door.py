@@ -91,7 +91,7 @@ def test_parts_of_inspect_add_up(answers, name):
     assert parts.pop("total") == sum(parts.values())
 
 
-@pytest.mark.parametrize("kind", ["models", "systems", "accelerators", "links", "collectives"])
+@pytest.mark.parametrize("kind", ["models", "systems", "accelerators", "links", "collectives", "engines"])
 def test_a_catalog_names_each_entry_once_and_its_sources(kind):
     items = answer_of("list", kind)["items"]
     assert items
@@ -116,7 +116,7 @@ def test_inputs_are_enough_to_ask_again(answers):
     assert inputs["options"] == {
         "objective": "cost", "all_reduce": "auto", "weight_reads": "strict", "workspace": 2 * 2**30,
         "basis": "datasheet", "all_reduce_time": None, "power_budget": None, "power_base": 0.0, "fault": None,
-        "flips": "search", "expert_reads": "expected", "prefill": "cached",
+        "flips": "search", "expert_reads": "expected", "prefill": "cached", "reserve": None, "shards": "strict",
     }  # fmt: skip
     assert inputs["system"]["accelerator"]["memory"] == 80_000_000_000
     assert inputs["model"]["hidden"] == 5120

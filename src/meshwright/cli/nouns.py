@@ -49,18 +49,29 @@ def fixed_of(layout: str, settings: Mapping[str, str]) -> dict[str, Any]:
     return read_fixed(",".join([layout, *(f"{path}={value}" for path, value in settings.items())]))
 
 
-def retyped(result: Result, choice: ModelChoice, system: str, settings: tuple[str, ...], workspace: str) -> Result:
+def retyped(
+    result: Result, choice: ModelChoice, system: str, settings: tuple[str, ...], given: Mapping[str, Any]
+) -> Result:
     """The result with its next commands as one types them: MODEL and SYSTEM named, what was set otherwise set again."""
     words = {"MODEL": choice.name, "SYSTEM": system}
     of_model = ["--weights", choice.weights] if choice.weights else []
     of_model += [*(["--download"] if choice.download else []), *_again(settings, "model.")]
-    of_system = [*(["--workspace", workspace] if workspace != WORKSPACE else []), *_again(settings, "system.")]
+    held = [word for name, usual in _HELD.items() if given[name] != usual for word in (_flag(name), given[name])]
+    of_system = [*held, *_again(settings, "system.")]
     typed: list[str] = []
     for command in result.next_commands:
         own = split(command)
         more = [*of_model, *(of_system if "SYSTEM" in own else [])]
         typed.append(join([*(words.get(word, word) for word in own), *more]))
     return replace(result, next_commands=tuple(typed))
+
+
+_HELD: Final = {"workspace": WORKSPACE, "max_batched_tokens": None, "reserve": "", "shards": "strict"}
+"""Options of memory that both plan and fit take, with their defaults."""
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _again(settings: tuple[str, ...], noun: str) -> list[str]:

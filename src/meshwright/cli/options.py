@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FORMATS: Final = ("human", "json")
 WORKSPACE: Final = "2GiB"
+COMPUTED: Final = "computed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +72,47 @@ def system_options(verb: Verb) -> Verb:
 
 
 def workspace_option(verb: Verb) -> Verb:
-    """--workspace."""
-    help_text = "Kept free on every device (assumed)."
-    return click.option("--workspace", default=WORKSPACE, show_default=True, help=help_text)(verb)
+    """--workspace, --max-batched-tokens, --reserve and --shards; `workspace_fields` reads the first three."""
+    help_text = "Kept free on every device (assumed); `computed` itemises it from shapes."
+    decorators = (
+        click.option("--workspace", default=WORKSPACE, show_default=True, help=help_text),
+        click.option(
+            "--max-batched-tokens", default=None, help="Rows of the largest step of a computed reserve [8192, assumed]."
+        ),
+        click.option("--reserve", default="", metavar="k=v,...", help="Other constants of a computed reserve."),
+        click.option(
+            "--shards",
+            type=click.Choice(["strict", "even"]),
+            default="strict",
+            show_default=True,
+            help="What a rank holds: as the ownership table cuts, or all divided by tp.",
+        ),
+    )
+    for decorator in reversed(decorators):
+        verb = decorator(verb)
+    return verb
+
+
+def workspace_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a verb with `--workspace computed` as a rule under `reserve`.
+
+    Raises IO036 for a constant of a reserve that is not computed.
+    """
+    found, rule = reserve_rule(given)
+    if found.pop("workspace") == COMPUTED:
+        return found | {"reserve": rule}
+    if rule:
+        cause = f"{', '.join(rule)}: constants of a computed reserve, and --workspace states one"
+        raise FileError(36, cause, "--workspace computed")
+    return found | {"workspace": given["workspace"], "reserve": None}
+
+
+def reserve_rule(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The options of a verb without the constants of a computed reserve, and these. Raises IO032 for no `k=v`."""
+    found = dict(given)
+    rows = found.pop("max_batched_tokens")
+    constants = dict(pairs(tuple(filter(None, (item.strip() for item in found.pop("reserve").split(","))))))
+    return found, constants | ({} if rows is None else {"max_batched_tokens": rows})
 
 
 def layout_option(verb: Verb) -> Verb:

@@ -46,11 +46,19 @@ class Ledger:
 
 
 def serving_ledger(
-    model: Model, layouts: Layouts, *, sessions: Ints, tokens: int | Ints, workspace_bytes: int, capacity_bytes: Any
+    model: Model,
+    layouts: Layouts,
+    *,
+    sessions: Ints,
+    tokens: int | Ints,
+    workspace_bytes: int | Ints,
+    capacity_bytes: int | Ints,
+    padding_tokens: int = 0,
 ) -> Ledger:
     """Bytes per rank with `sessions` (a column: per replica) of `tokens` cached positions each (or a column).
 
-    capacity_bytes: of a device, one number or a column.
+    workspace_bytes: kept free on every rank.   capacity_bytes: of one device.   Either may be a column.
+    padding_tokens: positions of a last page that a session may leave empty; only `max_sessions` counts them.
 
     `W + K + U <= C` on every rank. Source: chapter "Supernodes", equation 6-1.
     """
@@ -58,7 +66,8 @@ def serving_ledger(
     ends = _ends(model, layouts)
     held: Any = np.zeros((6, len(layouts)), dtype=np.result_type(weights, session, ends))
     resident = local_samples(sessions, layouts)
-    room = np.broadcast_to(np.asarray(capacity_bytes) - workspace_bytes, len(layouts))
+    workspace = np.broadcast_to(np.asarray(workspace_bytes), len(layouts))
+    room = np.broadcast_to(np.asarray(capacity_bytes) - workspace, len(layouts))
     for stages, rows in by_stages(layouts):
         counts, numbers = stage_kinds(model, stages)
         per_stage = tuple(column[rows] @ counts[:, :-2].T for column in (weights, session, token))
@@ -66,15 +75,16 @@ def serving_ledger(
         cached = named(per_stage[1] * resident[rows, None], "kv_cache_bytes")
         fullest = _fullest(fixed, cached, numbers)
         free = maximum(room[rows, None] - fixed, 0)
-        held[:, rows] = np.stack([*fullest, _room_for(free, per_stage[1]), _room_for(free, per_stage[2])])
+        padded = per_stage[1] + per_stage[2] * padding_tokens
+        held[:, rows] = np.stack([*fullest, _room_for(free, padded), _room_for(free, per_stage[2])])
     stage, parameters, kv_cache, total, max_sessions, max_tokens = held
     ways = sample_ways(layouts)
     return Ledger(
         stage=stage,
         parameters=parameters,
         kv_cache=kv_cache,
-        workspace=np.broadcast_to(np.asarray(workspace_bytes), len(layouts)),
-        total=named(total + workspace_bytes, "per_rank_bytes", _SOURCE),
+        workspace=workspace,
+        total=named(total + workspace, "per_rank_bytes", _SOURCE),
         max_sessions=_times(max_sessions, ways),
         max_kv_tokens=_times(max_tokens, ways * layouts.degree("cp")),
     )
@@ -84,6 +94,15 @@ def state_bytes_per_token(model: Model, kind: int) -> int:
     """Bytes that one cached position adds to one layer of a kind, whole."""
     elements = sum(tensor.elements for tensor in model.kinds[kind].mixer.token_state())
     return elements * model.kv.bits // 8
+
+
+def cached_columns(model: Model, layouts: Layouts, positions: int) -> Ints:
+    """Bytes that `positions` more of one session add on the stage that keeps most of them, one row a layout."""
+    layer = np.stack([_state_bytes(model, kind, layouts, positions) for kind in range(len(model.kinds))], axis=1)
+    most = np.zeros(len(layouts), dtype=layer.dtype)
+    for stages, rows in by_stages(layouts):
+        most[rows] = (layer[rows] @ stage_kinds(model, stages)[0][:, :-2].T).max(axis=1)
+    return most
 
 
 def stored_columns(model: Model, tensors: tuple[Tensor, ...], layouts: Layouts) -> Ints:

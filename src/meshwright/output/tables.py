@@ -70,6 +70,22 @@ def _bars(console: Console, candidate: Candidate) -> None:
     total, free = memory["per_rank_bytes"], capacity - memory["per_rank_bytes"]
     state = f"{show_bytes(free)} free" if free >= 0 else f"{show_bytes(-free)} too much"
     console.print(f"  {'total':<10} {_bar(total, capacity)} {show_bytes(total):>10} of {show_bytes(capacity)}, {state}")
+    _below_the_bars(console, memory)
+
+
+def _below_the_bars(console: Console, memory: Mapping[str, Any]) -> None:
+    """The items of a computed reserve, and what an engine's rule leaves for KV."""
+    if "reserve" in memory:
+        items = ", ".join(_pair(key, value) for key, value in memory["reserve"].items())
+        console.print(f"workspace is the sum of {items.replace('_', ' ')}")
+    if "engine" in memory:
+        engine = memory["engine"]
+        console.print(
+            f"{engine['name']} at {engine['gpu_memory_utilization']:g}: {show_bytes(engine['available_kv_bytes'])} for "
+            f"KV, {_pair('tokens', engine['kv_tokens'])}, {_pair('requests', engine['max_concurrency'])} of "
+            f"{_pair('tokens', engine['max_model_len'])}, reserve {show_bytes(engine['reserve_bytes'])} "
+            f"({engine['reserve_basis']})"
+        )
 
 
 def _bar(value: int, capacity: int) -> str:

@@ -14,6 +14,7 @@ from meshwright.job.serve import ServeJob
 from meshwright.layout.layout import fields_of
 from meshwright.scenarios._serving_batches import BatchTable, within
 from meshwright.scenarios._serving_rows import broken_exclusion, groups, known_cell
+from meshwright.scenarios._shared import reserve_row
 from meshwright.scenarios.fit import capacity_exclusion, memory_row
 from meshwright.search.rank import order
 from meshwright.system.system import System
@@ -29,7 +30,7 @@ def candidates(system: System, job: ServeJob, table: BatchTable, ranked: list[in
     found: list[Candidate] = []
     for row in ranked:
         layout, known = table.space.rows[row], bool(table.valid[row])
-        memory = memory_row(table.ledger, row, system, counted=True)
+        memory = memory_row(table.ledger, row, system, counted=True) | reserve_row(table.reserve, row)
         measures: dict[str, Any] = {name: known_cell(column, row, known=known) for name, column in columns.items()}
         measures["limited_by"] = table.limited_by[row] if table.fits[row] else None
         measures["step_bound"] = bound_by[row] if known else None

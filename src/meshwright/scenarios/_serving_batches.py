@@ -17,11 +17,13 @@ from meshwright.base.result import Basis
 from meshwright.base.traced import stated, values
 from meshwright.cost import batching
 from meshwright.cost.estimate import Step, estimate_step
-from meshwright.cost.memory import Ledger, serving_ledger
+from meshwright.cost.memory import Ledger
+from meshwright.cost.reserve import Reserve
 from meshwright.cost.stages import slowest_stage_s
 from meshwright.job.serve import ServeJob
 from meshwright.layout.layouts import Layouts
 from meshwright.model.model import Model
+from meshwright.scenarios._resident import resident_ledger
 from meshwright.scenarios._serving_table import ServeOptions, Space, space
 from meshwright.search.largest import largest
 from meshwright.system.system import System
@@ -85,6 +87,7 @@ class BatchTable:
     capacity: Ints
     running: Running
     ledger: Ledger
+    reserve: Reserve | None
     in_flight: Ints
     tokens_per_s: Floats
     tokens_per_gpu_s: Floats
@@ -105,12 +108,15 @@ def batch_table(model: Model, system: System, job: ServeJob, options: ServeOptio
     capacity = capacity_of(model, system, job, options, layouts)
     chosen = decided(model, lambda _: (system, job, options), layouts, prompt, capacity, found.paid)
     valid = np.array([item is None for item in found.broken], dtype=np.bool_) & ~is_nan(chosen.running.tpot_s)
+    memory = system.accelerator.memory
+    ledger, computed = resident_ledger(model, layouts, options, chosen.running.batch, job.last_position, memory)
     return BatchTable(
         space=found,
         prompt=prompt,
         capacity=capacity,
         running=chosen.running,
-        ledger=_ledger(model, system, job, options, layouts, chosen.running.batch),
+        ledger=ledger,
+        reserve=computed,
         in_flight=chosen.in_flight,
         tokens_per_s=chosen.tokens_per_s,
         tokens_per_gpu_s=chosen.tokens_per_gpu_s,
@@ -160,20 +166,9 @@ def prompt_of(model: Model, system: System, job: ServeJob, options: ServeOptions
 
 def capacity_of(model: Model, system: System, job: ServeJob, options: ServeOptions, layouts: Layouts) -> Ints:
     """The largest batch that memory holds, each session at its final length; the memory may be a column."""
-    return _ledger(model, system, job, options, layouts, np.ones(len(layouts), dtype=np.int64)).max_sessions
-
-
-def _ledger(  # noqa: PLR0917 - the four nouns and a column
-    model: Model, system: System, job: ServeJob, options: ServeOptions, layouts: Layouts, batch: Ints
-) -> Ledger:
-    return serving_ledger(
-        model,
-        layouts,
-        sessions=batch,
-        tokens=job.last_position,
-        workspace_bytes=options.workspace,
-        capacity_bytes=system.accelerator.memory,
-    )
+    one = np.ones(len(layouts), dtype=np.int64)
+    ledger, _ = resident_ledger(model, layouts, options, one, job.last_position, system.accelerator.memory)
+    return ledger.max_sessions
 
 
 def run(  # noqa: PLR0917 - the four nouns, the layouts, and what runs on them

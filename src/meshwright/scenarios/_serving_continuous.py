@@ -28,6 +28,7 @@ from meshwright.scenarios._serving_batches import BatchTable, asked, batch_table
 from meshwright.scenarios._serving_flips import MOST_LAYOUTS, SPAN
 from meshwright.scenarios._serving_pareto import pareto
 from meshwright.scenarios._serving_table import OUT_OF_POWER, Objective, ServeOptions
+from meshwright.scenarios._shared import reserve_basis
 from meshwright.search.rank import order
 from meshwright.system.system import System
 
@@ -71,7 +72,7 @@ def plan_batches(model: Model, system: System, job: ServeJob, options: ServeOpti
         warnings=warnings_of(model, job, best, found),
         not_modelled=left_out(model, system, (_PREFILL_LEFT_OUT[chosen.prefill], *BATCHES_LEFT_OUT), EXPERTS_LEFT_OUT),
         sources=sources_used(model, system, found),
-        basis=_BASIS,
+        basis=_BASIS | reserve_basis(table.reserve, "candidates[].memory"),
         body={"pareto": pareto(model, system, job, chosen, table)},
         next_commands=_next(job, best),
     )

@@ -17,6 +17,7 @@ from meshwright.layout.rules import Broken
 from meshwright.model.model import Model
 from meshwright.scenarios._serving_faults import energy_j, fault_cells, fault_table
 from meshwright.scenarios._serving_table import OUT_OF_POWER, ServeOptions, ServingTable
+from meshwright.scenarios._shared import reserve_row
 from meshwright.scenarios.fit import capacity_exclusion, memory_row
 from meshwright.search.rank import order
 from meshwright.system.system import System
@@ -48,7 +49,7 @@ def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
     nearest = _smallest_that_fits(table)
     found: list[Candidate] = []
     for row in ranked:
-        memory = memory_row(table.ledger, row, system, counted=True)
+        memory = memory_row(table.ledger, row, system, counted=True) | reserve_row(table.reserve, row)
         layout = table.rows[row]
         known = bool(table.valid[row])
         measures: dict[str, Any] = {name: known_cell(column, row, known=known) for name, column in columns.items()}

@@ -15,7 +15,9 @@ from meshwright.base.traced import cell, named
 from meshwright.base.units import Bytes, Seconds, Watts
 from meshwright.cost import money
 from meshwright.cost.estimate import Assumptions, Step, WeightReads, estimate_step
-from meshwright.cost.memory import Ledger, serving_ledger
+from meshwright.cost.memory import Ledger
+from meshwright.cost.memory_even import Shards
+from meshwright.cost.reserve import Reserve, ReserveRule
 from meshwright.job.expert_load import ExpertReads
 from meshwright.job.faults import Fault
 from meshwright.job.serve import ServeJob
@@ -24,6 +26,7 @@ from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.placement import instance_size, instances
 from meshwright.layout.rules import Broken, first_broken
 from meshwright.model.model import Model
+from meshwright.scenarios._resident import resident_ledger
 from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, has_experts, smaller_degree
 from meshwright.search.candidates import combinations, divisors
 from meshwright.system.system import System
@@ -46,8 +49,9 @@ class ServeOptions:
     step read.   prefill: of a continuous batch, whether prompts are cached when their sessions arrive (as under fifo),
     or computed between the steps of the replica that decodes them.   power_budget, power_base: watts of all boxes
     together, and of what draws beside them.   fault: one part that stops, reported beside the plan.   flips: whether
-    they are searched.
-    workspace: bytes kept free on every device (assumed).   layout: fixed fields, the rest is searched.
+    they are searched.   workspace: bytes kept free on every device (assumed).   reserve: computes and itemises them
+    instead.   shards: the form of the ledger, as in fit; how a step reads weights is `weight_reads`.   layout: fixed
+    fields, the rest is searched.
     """
 
     objective: Objective | None = None
@@ -57,6 +61,8 @@ class ServeOptions:
     expert_reads: ExpertReads = "expected"
     prefill: Literal["cached", "between_steps"] = "cached"
     workspace: Bytes = WORKSPACE
+    reserve: ReserveRule | None = None
+    shards: Shards = "strict"
     basis: Literal["datasheet"] = "datasheet"
     power_budget: Watts | None = None
     power_base: Watts = NO_WATTS
@@ -113,6 +119,7 @@ class ServingTable:
     idle: Ints
     resident: Ints
     ledger: Ledger
+    reserve: Reserve | None
     first: Step
     service_s: Floats
     last_finish_s: Floats
@@ -144,14 +151,8 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
     found_space = space(model, system, options)
     layouts, broken, devices = found_space.layouts, found_space.broken, found_space.devices
     resident = sessions_per_replica(job, layouts)
-    ledger = serving_ledger(
-        model,
-        layouts,
-        sessions=resident,
-        tokens=job.last_position,
-        workspace_bytes=options.workspace,
-        capacity_bytes=system.accelerator.memory,
-    )
+    memory = system.accelerator.memory
+    ledger, computed = resident_ledger(model, layouts, options, resident, job.last_position, memory)
     first = estimate_step(model, system, layouts, decode(job.context, 1), options.assumptions)
     service = service_s(model, system, job, options, layouts)
     found = outcome(system, job, layouts, service, ledger.total, devices)
@@ -163,6 +164,7 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
         idle=found_space.idle,
         resident=resident,
         ledger=ledger,
+        reserve=computed,
         first=first,
         service_s=found.service_s,
         last_finish_s=found.last_finish_s,
@@ -227,14 +229,8 @@ def service_s(model: Model, system: System, job: ServeJob, options: ServeOptions
 
 def held_bytes(model: Model, job: ServeJob, options: ServeOptions, layouts: Layouts) -> Ints:
     """Bytes on the fullest rank of every layout; sessions and context may be columns."""
-    return serving_ledger(
-        model,
-        layouts,
-        sessions=sessions_per_replica(job, layouts),
-        tokens=job.last_position,
-        workspace_bytes=options.workspace,
-        capacity_bytes=0,  # only what is held counts here
-    ).total
+    sessions = sessions_per_replica(job, layouts)
+    return resident_ledger(model, layouts, options, sessions, job.last_position, 0)[0].total  # what is held, no room
 
 
 def sessions_per_replica(job: ServeJob, layouts: Layouts) -> Ints:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from meshwright.base.errors import JobError, LayoutError
+from meshwright.base.result import Basis
+from meshwright.base.traced import cell
 from meshwright.base.units import Bytes, Tokens, Watts
 from meshwright.cost.estimate import compute_formats
 from meshwright.cost.memory import state_bytes_per_token
+from meshwright.cost.reserve import ITEMS, Reserve, ReserveRule, reserve
 from meshwright.job.serve import check_range
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import columns, table
@@ -22,7 +26,9 @@ from meshwright.system.facts import Facts
 from meshwright.workload.operators import operators
 
 if TYPE_CHECKING:
+    from meshwright.base.numbers import Ints
     from meshwright.base.result import Source
+    from meshwright.layout.layouts import Layouts
     from meshwright.layout.rules import Broken
     from meshwright.model.model import Model
     from meshwright.system.system import System
@@ -34,6 +40,8 @@ NO_WATTS: Final = Watts(0.0)
 NO_TOKENS: Final = Tokens(0)
 _MOST_STATE: Final = 2**61
 _MOST_WORKSPACE: Final = 2**60
+_MOST_COUNT: Final = 2**20
+_MOST_SCRATCH: Final = 2**40
 
 
 def stated_system(system: System) -> System:
@@ -97,6 +105,42 @@ def block_warning(model: Model, layout: Layout) -> tuple[str, ...]:
                     text = f"{layout.id} cuts {tensor.name} to {int(local[0])} of {dim.size}, not a multiple of its"
                     return (f"{text} {width}-wide scale blocks: engines such as vLLM and SGLang refuse to load that",)
     return ()
+
+
+RESERVE_BASIS: Final[Mapping[str, str]] = {
+    "activations_bytes": "formula: of max_batched_tokens rows, the residual stream and all tensors of the widest "
+    "block, or the logits of sampled_rows; both counts assumed",
+    "comm_buffers_bytes": "assumed: groups that exchange x comm_channels (assumed) x comm_buffer (NCCL_BUFFSIZE)",
+    "workspace_bytes": "assumed: matmul_workspace, what PyTorch gives cuBLAS on Hopper",
+    "padding_bytes": "formula: page_tokens - 1 positions a resident session, the vocabulary up to vocabulary_multiple",
+    "in_flight_bytes": "formula: max_batched_tokens rows received and sent at stage boundaries",
+}
+"""What each item of a computed reserve rests on. Its constants are fields of `ReserveRule`, which has their sources."""
+
+
+def computed_reserve(model: Model, layouts: Layouts, rule: ReserveRule, sessions: Ints) -> Reserve:
+    """The itemised reserve of every layout. Raises JOB001 for a rule out of range."""
+    for name in ("max_batched_tokens", "sampled_rows", "page_tokens", "vocabulary_multiple", "comm_channels"):
+        check_range(name, getattr(rule, name), 1, _MOST_COUNT)
+    for name in ("comm_buffer", "matmul_workspace"):
+        check_range(name, getattr(rule, name), 0, _MOST_SCRATCH)
+    return reserve(model, layouts, rule, sessions)
+
+
+def reserve_row(computed: Reserve | None, row: int) -> dict[str, Any]:
+    """`reserve` of the front door's `memory`, when it was computed; the items add up to `workspace_bytes`."""
+    if computed is None:
+        return {}
+    return {"reserve": {f"{item}_bytes": cell(getattr(computed, item), row) for item in ITEMS}}
+
+
+def reserve_basis(computed: Reserve | None, prefix: str) -> dict[str, str]:
+    """The basis of `workspace_bytes`, and of the items when they were computed."""
+    own = {f"{prefix}.workspace_bytes": Basis.ASSUMED.value}
+    if computed is None:
+        return own
+    own[f"{prefix}.workspace_bytes"] = f"{Basis.ASSUMED.value}: the sum of `reserve`"
+    return own | {f"{prefix}.reserve.{item}": basis for item, basis in RESERVE_BASIS.items()}
 
 
 def check_resident(model: Model, sessions: int, tokens: int, workspace: int) -> None:

@@ -10,6 +10,7 @@ from meshwright.cost.collectives import COLLECTIVES
 from meshwright.model.model import parameter_bytes, parameter_counts
 from meshwright.model.reader import CATALOG, read_model
 from meshwright.system.accelerator import ACCELERATORS, read_accelerator
+from meshwright.system.engine import ENGINES, read_engine
 from meshwright.system.link import LINKS, read_link
 from meshwright.system.system import SYSTEMS, read_system
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from meshwright.system.facts import Facts
 
-KINDS: Final = ("models", "systems", "accelerators", "links", "collectives")
+KINDS: Final = ("models", "systems", "accelerators", "links", "collectives", "engines")
 
 
 def catalog(kind: str) -> Result:
@@ -29,6 +30,7 @@ def catalog(kind: str) -> Result:
         "accelerators": (ACCELERATORS.names(), _accelerator),
         "links": (LINKS.names(), _link),
         "collectives": (COLLECTIVES.names(), _collective),
+        "engines": (ENGINES.names(), _engine),
     }
     if kind not in readers:
         raise FileError(34, f"{kind!r} is not a kind of the catalog", suggest(kind, KINDS))
@@ -103,6 +105,19 @@ def _link(name: str) -> dict[str, Any]:
 def _collective(name: str) -> dict[str, Any]:
     module = COLLECTIVES.module(name)
     return {"id": name, "operation": module.OPERATION, "what": (module.__doc__ or "").splitlines()[0], "sources": []}
+
+
+def _engine(name: str) -> dict[str, Any]:
+    item = read_engine(name)
+    return {
+        "id": name,
+        "name": item.name,
+        "versions": item.versions,
+        "gpu_memory_utilization": item.gpu_memory_utilization,
+        "block_size": item.block_size,
+        "note": item.note,
+        **_provenance(item.facts),
+    }
 
 
 def _provenance(facts: Facts) -> dict[str, Any]:

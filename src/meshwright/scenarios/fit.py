@@ -11,14 +11,17 @@ from meshwright.base.errors import JobError, LayoutError
 from meshwright.base.result import Basis, Candidate, Excluded, Result, Verdict
 from meshwright.base.traced import cell
 from meshwright.base.units import Bytes, Tokens, show_bytes
-from meshwright.cost.memory import Ledger, serving_ledger
-from meshwright.cost.memory_parts import parts_bytes
+from meshwright.cost.memory import Ledger
+from meshwright.cost.memory_even import Shards, sharded_cached, sharded_parts
+from meshwright.cost.reserve import Reserve, ReserveRule
 from meshwright.job.serve import MOST_TOKENS, check_range
 from meshwright.layout.layout import Layout, checked_layout, fields_of
 from meshwright.layout.layouts import table
 from meshwright.layout.placement import instances
 from meshwright.layout.rules import first_broken
 from meshwright.model.model import parameter_bytes
+from meshwright.scenarios._engine import EngineOptions, engine_block, engine_exclusion, engine_notes
+from meshwright.scenarios._resident import resident_ledger
 from meshwright.scenarios._shared import (
     NO_TOKENS,
     WORKSPACE,
@@ -26,24 +29,32 @@ from meshwright.scenarios._shared import (
     check_resident,
     has_experts,
     position_warning,
+    reserve_basis,
+    reserve_row,
     rule_error,
     smaller_degree,
     sources_of,
     stated_model,
     stated_system,
 )
+from meshwright.system.engine import read_engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.base.result import Source
     from meshwright.model.model import Model
     from meshwright.system.system import System
 
-NOT_MODELLED = (
+STATED_LEFT_OUT: Final = (
     "what an engine reserves for itself (graphs, profiling run, fragmentation): only the workspace is set aside",
     "padding of the vocabulary and of KV pages",
-    "rules of a serving engine: page sizes, kernels",
 )
+COMPUTED_LEFT_OUT: Final = (
+    "fragmentation, captured graphs and the device context: the computed reserve has no item for them",
+    "page padding of more sessions than the stated ones in max_sessions and max_kv_tokens",
+)
+ENGINE_LEFT_OUT: Final = "rules of a serving engine: page sizes, kernels"
 
 _MOST_SESSIONS: Final = 10**6
 
@@ -52,12 +63,17 @@ _MOST_SESSIONS: Final = 10**6
 class FitOptions:
     """sessions: of `context` positions each, on one replica; None is one, or none without a context.
 
-    workspace: bytes kept free on every device (assumed).
+    workspace: bytes kept free on every device (assumed).   reserve: computes and itemises them instead.
+    shards: `strict` as the ownership table says; `even` divides weights and state by tp exactly.   engine: whose budget
+    rule is answered beside.
     """
 
     context: Tokens = NO_TOKENS
     sessions: int | None = None
     workspace: Bytes = WORKSPACE
+    reserve: ReserveRule | None = None
+    shards: Shards = "strict"
+    engine: EngineOptions | None = None
 
     @property
     def resident(self) -> int:
@@ -66,26 +82,32 @@ class FitOptions:
 
 
 def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Result:
-    """Memory of one replica laid out as given. Raises LAY002 (devices), LAY003.. (rules), JOB001 (sizes)."""
+    """Memory of one replica laid out as given.
+
+    Raises LAY002 (devices), LAY003.. (rules), JOB001 (sizes), ENG001 and ENG002 (an engine's options).
+    """
     if not 0 <= options.resident <= _MOST_SESSIONS or (options.resident and not options.context):
         raise JobError(1, f"{options.resident} sessions of {options.context} tokens", "give --sessions with --context")
     check_range("context", options.context, 0, MOST_TOKENS)
     check_resident(model, options.resident, options.context, options.workspace)
     check_layout(model, system, layout)
-    ledger = fit_ledger(model, system, layout, options)
-    memory = memory_row(ledger, 0, system, counted=options.context > 0) | _whole(model, system, layout, ledger)
-    fits = memory["per_rank_bytes"] <= memory["capacity_bytes"]
+    ledger, computed = fit_ledger(model, system, layout, options)
+    memory = memory_row(ledger, 0, system, counted=options.context > 0) | reserve_row(computed, 0)
+    memory |= _whole(model, system, layout, ledger, options.shards) | _engine(model, system, layout, options)
+    refused = engine_exclusion(memory["engine"]) if "engine" in memory else None
+    enough = memory["per_rank_bytes"] <= memory["capacity_bytes"]
+    fits = enough and refused is None
     candidate = Candidate(
         id=layout.id,
         layout=fields_of(layout),
         fits=fits,
-        excluded=None if fits else capacity_exclusion(memory, None),
+        excluded=refused if enough else capacity_exclusion(memory, None),
         memory=memory,
         measures={},
     )
     return Result(
         command="fit",
-        verdict=_verdict(model, system, layout, options, memory),
+        verdict=_verdict(model, system, layout, options, memory, refused),
         inputs={
             "model": stated_model(model),
             "system": stated_system(system),
@@ -97,12 +119,17 @@ def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Re
         best=candidate if fits else None,
         candidates=(candidate,),
         warnings=(*position_warning(model, options.context), *block_warning(model, layout)),
-        notes=model.notes,
-        not_modelled=NOT_MODELLED,
-        sources=sources_of(model, system),
-        basis={"memory": Basis.FORMULA.value, "memory.workspace_bytes": Basis.ASSUMED.value},
+        notes=(*model.notes, *(engine_notes(model, memory["engine"]) if "engine" in memory else ())),
+        not_modelled=_left_out(options),
+        sources=(*sources_of(model, system), *_engine_sources(options)),
+        basis={"memory": Basis.FORMULA.value, **reserve_basis(computed, "memory")},
         body={"memory": memory},
     )
+
+
+def _left_out(options: FitOptions) -> tuple[str, ...]:
+    own = STATED_LEFT_OUT if options.reserve is None else COMPUTED_LEFT_OUT
+    return (*own, *(() if options.engine is not None else (ENGINE_LEFT_OUT,)))
 
 
 def replica_layout(model: Model, tp: int, pp: int, ep: int) -> Layout:
@@ -110,16 +137,10 @@ def replica_layout(model: Model, tp: int, pp: int, ep: int) -> Layout:
     return Layout(tp=tp, pp=pp, ep=ep, etp=max(tp // ep, 1) if has_experts(model) else 1)
 
 
-def fit_ledger(model: Model, system: System, layout: Layout, options: FitOptions) -> Ledger:
-    """The ledger columns of one layout."""
-    return serving_ledger(
-        model,
-        table([layout]),
-        sessions=np.array([options.resident]),
-        tokens=options.context,
-        workspace_bytes=options.workspace,
-        capacity_bytes=system.accelerator.memory,
-    )
+def fit_ledger(model: Model, system: System, layout: Layout, options: FitOptions) -> tuple[Ledger, Reserve | None]:
+    """The ledger columns of one layout, and the reserve when the options compute one."""
+    sessions = np.array([options.resident])
+    return resident_ledger(model, table([layout]), options, sessions, options.context, system.accelerator.memory)
 
 
 def check_layout(model: Model, system: System, layout: Layout) -> None:
@@ -135,16 +156,31 @@ def check_layout(model: Model, system: System, layout: Layout) -> None:
         raise LayoutError(2, cause, f"{smaller_degree(model, system, layout.pp)}, or more boxes (--on 'ID xN')")
 
 
-def _whole(model: Model, system: System, layout: Layout, ledger: Ledger) -> dict[str, Any]:
-    """What is free, what all ranks of the replica would take if each were as full, and the weights by part."""
+def _engine(model: Model, system: System, layout: Layout, options: FitOptions) -> dict[str, Any]:
+    """What the engine's own rule says, when one is named."""
+    if options.engine is None:
+        return {}
+    return {"engine": engine_block(model, system, layout, options.engine, options.shards, options.context)}
+
+
+def _engine_sources(options: FitOptions) -> tuple[Source, ...]:
+    return () if options.engine is None else read_engine(options.engine.name).facts.sources
+
+
+def _whole(model: Model, system: System, layout: Layout, ledger: Ledger, shards: Shards) -> dict[str, Any]:
+    """What is free, what all ranks would take if each were as full, a cached position, and the weights by part.
+
+    kv_bytes_per_token: what one more position of a session adds to a rank, while no window is full.
+    """
     capacity, ranks = system.accelerator.memory, layout.world_size // layout.replicas
     used = cell(ledger.total, 0)
     return {
         "free_bytes": capacity - used,
         "all_ranks_bytes": used * ranks,
         "all_ranks_free_bytes": (capacity - used) * ranks,
+        "kv_bytes_per_token": cell(sharded_cached(model, table([layout]), 1, shards), 0),
         "weights_over_capacity": parameter_bytes(model)["total"] / capacity,
-        "parameters_by_part_bytes": parts_bytes(model, layout, int(ledger.stage[0])),
+        "parameters_by_part_bytes": sharded_parts(model, layout, int(ledger.stage[0]), shards),
     }
 
 
@@ -172,7 +208,14 @@ def capacity_exclusion(memory: Mapping[str, Any], nearest: str | None) -> Exclud
     return Excluded(code="LAY020", reason=reason, nearest=nearest, limit="capacity")
 
 
-def _verdict(model: Model, system: System, layout: Layout, options: FitOptions, memory: Mapping[str, Any]) -> Verdict:
+def _verdict(  # noqa: PLR0917 - the nouns and what was found
+    model: Model,
+    system: System,
+    layout: Layout,
+    options: FitOptions,
+    memory: Mapping[str, Any],
+    refused: Excluded | None,
+) -> Verdict:
     used = f"{show_bytes(memory['per_rank_bytes'])} of {show_bytes(memory['capacity_bytes'])} on the fullest device"
     what = f"{model.name} at {layout.id} on {system.name}"
     if options.resident:
@@ -180,6 +223,8 @@ def _verdict(model: Model, system: System, layout: Layout, options: FitOptions, 
     room = f"; room for {memory['max_kv_tokens']:,} KV tokens"
     if memory["max_sessions"] is not None:
         room += f", {memory['max_sessions']} sessions"
+    if refused is not None:
+        return Verdict(answer="no", text=f"{refused.reason} ({what})")
     if memory["per_rank_bytes"] <= memory["capacity_bytes"]:
         return Verdict(answer="yes", text=f"{what} fits: {used}{room}")
     return Verdict(answer="no", text=f"{what} does not fit: {used}{room}")

@@ -41,7 +41,7 @@ from meshwright.scenarios._serving_table import (
     one_step_s,
     serving_table,
 )
-from meshwright.scenarios._shared import check_resident
+from meshwright.scenarios._shared import check_resident, reserve_basis
 from meshwright.search.rank import order
 from meshwright.system.system import System
 
@@ -88,7 +88,7 @@ def _plan_in_turn(model: Model, system: System, job: ServeJob, options: ServeOpt
         warnings=warnings_of(model, job, best, found),
         not_modelled=left_out(model, system, FIFO_LEFT_OUT, (EXPERTS_LEFT_OUT,)),
         sources=sources_used(model, system, found),
-        basis=_BASIS,
+        basis=_BASIS | reserve_basis(table.reserve, "candidates[].memory"),
         body={"curves": _curves(system, job, chosen, table, ranked)} if job.deadline_from is not None else {},
         next_commands=_next(job, best),
     )
@@ -179,7 +179,6 @@ def _next(job: ServeJob, best: Candidate | None) -> tuple[str, ...]:
 _BASIS: Final = {
     "candidates[].memory": Basis.FORMULA.value,
     "candidates[].memory.capacity_bytes": Basis.DATASHEET.value,
-    "candidates[].memory.workspace_bytes": Basis.ASSUMED.value,
     "candidates[].local_time_s": f"{Basis.FORMULA.value}: lower bound at datasheet rates",
     "candidates[].step_time_s": f"{Basis.FORMULA.value}: local time, and exchanges as each group's own basis says",
     "candidates[].finish_times_s": f"{Basis.FORMULA.value}: from step times",

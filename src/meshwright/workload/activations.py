@@ -38,6 +38,22 @@ def activations(model: Model, kind: int, samples: int, positions: int) -> tuple[
     return (*found, *(() if dense is None else _intermediates(dense, rows, part)))
 
 
+def routed(model: Model, kind: int, samples: int, positions: int) -> tuple[Tensor, ...]:
+    """What the experts of a block make for [samples, positions] rows, a copy of a row each expert that it visits.
+
+    As a grouped kernel keeps them: every visit of these rows, whichever rank has the expert. Empty without experts.
+    Source: vLLM 0.11, fused_moe `fused_experts_impl`, whose caches hold rows x top_k.
+    """
+    layer = model.kinds[kind].feed_forward
+    if isinstance(layer, Dense):
+        return ()
+    visits = _rows(samples, positions * layer.top_k)
+    width = Dim(role="expert_intermediate", size=layer.intermediate)
+    names = ("routed_gate", "routed_up") if layer.gated else ("routed_up",)
+    inner = [Tensor(name=name, part="experts", dims=(*visits, width)) for name in names]
+    return (*inner, Tensor(name="routed_out", part="experts", dims=(*visits, _hidden(model))))
+
+
 def logits(model: Model, samples: int, positions: int) -> Tensor:
     """What the head makes for [samples, positions] rows."""
     return Tensor(name="logits", part="head", dims=(*_rows(samples, positions), Dim(role="vocab", size=model.vocab)))

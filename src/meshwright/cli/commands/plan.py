@@ -18,6 +18,7 @@ from meshwright.cli.options import (
     set_option,
     split_settings,
     system_options,
+    workspace_fields,
     workspace_option,
 )
 from meshwright.cli.show import show
@@ -79,7 +80,7 @@ def serve(model: ModelChoice, system: str, settings: tuple[str, ...], output: Ou
     stops = None if fault is None else read_fault(fault)
     given |= {"prefill": given["prefill"].replace("-", "_"), "expert_reads": read_expert_reads(given["expert_reads"])}
     given |= {"fault": stops, "layout": fixed_of(layout, changes["layout"])}
-    options = build(ServeOptions, given, "plan serve")
+    options = build(ServeOptions, workspace_fields(given), "plan serve")
     read, on = model_of(model, changes["model"]), system_of(system, changes["system"])
     result = plan_serve(read, on, changed(job, changes["job"]), options)
-    return show(retyped(result, model, system, settings, given["workspace"]), output)
+    return show(retyped(result, model, system, settings, given), output)

@@ -1,0 +1,167 @@
+"""An engine's budget rule beside `fit`, and the computed reserve in the answers of fit and plan."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from meshwright.base.errors import MeshwrightError
+from meshwright.base.parse import build, set_path
+from meshwright.base.result import as_json
+from meshwright.job.serve import ServeJob
+from meshwright.model.reader import read_config, read_model
+from meshwright.scenarios.fit import FitOptions, fit, replica_layout
+from meshwright.scenarios.serving import ServeOptions, plan_serve
+from meshwright.system.engine import ENGINES, read_engine
+from meshwright.system.system import read_system
+
+_GIB = 2**30
+_WINDOWED = {
+    "model_type": "mistral", "hidden_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 4,
+    "num_hidden_layers": 4, "intermediate_size": 2048, "vocab_size": 32000, "sliding_window": 512,
+}  # fmt: skip
+
+
+def _fit(model="meta-llama/Llama-3.1-8B", tp=1, pp=1, on="hgx-a100-40gb", **options):
+    read = read_model(model) if isinstance(model, str) else model
+    return fit(read, read_system(on), replica_layout(read, tp, pp, 1), build(FitOptions, options, "fit"))
+
+
+def _engine(model="meta-llama/Llama-3.1-8B", tp=1, pp=1, context=8192, on="hgx-a100-40gb", **engine):
+    result = _fit(model, tp, pp, on, context=context, engine={"name": "vllm", **engine})
+    return result.body["memory"]["engine"]
+
+
+def test_available_kv_is_what_the_share_leaves_beside_weights_and_reserve():
+    memory = _fit(context=8192, engine={"name": "vllm", "reserve": "3 GiB"}).body["memory"]
+    engine = memory["engine"]
+    assert engine["budget_bytes"] == 36_000_000_000
+    assert engine["available_kv_bytes"] == 36_000_000_000 - memory["parameters_bytes"] - 3 * _GIB
+    assert engine["kv_block_bytes"] == 16 * 131_072
+    assert engine["kv_blocks"] == engine["available_kv_bytes"] // engine["kv_block_bytes"]
+    assert engine["kv_tokens"] == 16 * engine["kv_blocks"]
+    assert engine["max_concurrency"] == pytest.approx(engine["kv_tokens"] / 8192)
+
+
+def test_the_stage_with_the_fewest_blocks_decides():
+    one, two = (_engine("Qwen/Qwen3-8B", pp=pp, reserve="3 GiB") for pp in (1, 2))
+    assert two["kv_tokens"] > one["kv_tokens"]
+    fullest = _fit("Qwen/Qwen3-8B", pp=2, context=8192).body["memory"]["parameters_bytes"]
+    assert two["available_kv_bytes"] == 36_000_000_000 - fullest - 3 * _GIB
+
+
+def test_a_request_takes_whole_blocks():
+    found = _engine(context=8193, reserve="3 GiB", block_size=64)
+    assert found["max_concurrency"] == found["kv_blocks"] / 129
+
+
+def test_the_default_reserve_is_computed_and_said_to_be_assumed():
+    result = _fit(context=8192, engine={"name": "vllm"})
+    engine = result.body["memory"]["engine"]
+    assert engine["reserve_basis"] == "assumed"
+    assert any("--engine-reserve is not given" in note for note in result.notes)
+    computed = _fit(context=8192, reserve={}).body["memory"]["reserve"]
+    assert engine["reserve_bytes"] == sum(computed.values()) - computed["padding_bytes"]
+
+
+def test_the_stated_least_share_is_the_one_at_which_a_longest_request_fits():
+    least = _engine(reserve="3 GiB")["least_gpu_memory_utilization"]
+    above, below = (_engine(reserve="3 GiB", gpu_memory_utilization=least * factor) for factor in (1.000001, 0.9999))
+    assert above["kv_tokens"] >= 8192 > below["kv_tokens"]
+
+
+def test_without_a_context_the_longest_request_is_that_of_the_config():
+    assert _engine(context=0, reserve="3 GiB")["max_model_len"] == 131072
+
+
+@pytest.mark.parametrize(
+    ("context", "share", "code"), [(8192, "0.45", "ENG003"), (131072, "0.9", "ENG004")], ids=["weights", "tokens"]
+)
+def test_a_start_that_the_engine_refuses_is_a_no_with_its_code(context, share, code):
+    result = _fit(context=context, engine={"name": "vllm", "gpu_memory_utilization": share, "reserve": "3 GiB"})
+    assert result.verdict.answer == "no"
+    assert result.candidates[0].excluded.code == code
+    assert re.match(r"gpu-memory-utilization=0\.\d{4}$|context=\d+$", result.candidates[0].excluded.nearest)
+
+
+def test_tokens_are_null_for_layers_that_the_rule_does_not_cover():
+    windowed = read_config(_WINDOWED, "windowed")
+    result = _fit(windowed, context=4096, engine={"name": "vllm"})
+    engine = result.body["memory"]["engine"]
+    assert [engine[name] for name in ("kv_tokens", "kv_blocks", "max_concurrency")] == [None] * 3
+    assert engine["available_kv_bytes"] > 0
+    assert any("kv_tokens is null" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("engine", "code"),
+    [
+        ({"name": "vlm"}, "ENG001"),
+        ({"name": "vllm", "gpu_memory_utilization": "0"}, "ENG002"),
+        ({"name": "vllm", "block_size": 0}, "ENG002"),
+        ({"name": "vllm", "rule": {"max_batched_tokens": 0}}, "JOB001"),
+    ],
+)
+def test_a_faulty_engine_option_is_coded(engine, code):
+    with pytest.raises(MeshwrightError) as problem:
+        _fit(context=8192, engine=engine)
+    assert problem.value.code == code
+
+
+@pytest.mark.parametrize("name", ENGINES.names())
+def test_every_engine_names_its_versions_and_sources(name):
+    engine = read_engine(name)
+    assert engine.versions
+    assert engine.facts.sources
+
+
+@pytest.mark.parametrize("options", [{}, {"shards": "even"}])
+def test_the_items_of_a_computed_reserve_add_up_to_the_workspace(options):
+    memory = _fit("Qwen/Qwen3-32B", tp=4, pp=2, on="hgx-h100", context=32768, reserve={}, **options).body["memory"]
+    assert sum(memory["reserve"].values()) == memory["workspace_bytes"]
+    assert memory["per_rank_bytes"] == sum(memory[f"{part}_bytes"] for part in ("parameters", "kv_cache", "workspace"))
+
+
+def test_fewer_batched_rows_leave_more_room():
+    rows = [_fit(context=8192, reserve={"max_batched_tokens": count}).body["memory"] for count in (2048, 8192)]
+    assert rows[0]["max_kv_tokens"] > rows[1]["max_kv_tokens"]
+
+
+def test_every_item_says_what_it_rests_on():
+    result = as_json(_fit(context=8192, reserve={}))
+    for item in result["memory"]["reserve"]:
+        assert result["basis"][f"memory.reserve.{item}"].split(":")[0] in {"formula", "assumed"}
+
+
+def test_a_plan_itemises_the_reserve_of_each_layout_and_fit_gives_the_same():
+    job = build(ServeJob, {"sessions": 4, "context": 32768, "new_tokens": 8}, "job")
+    options = build(ServeOptions, {"reserve": {}, "shards": "even", "flips": "none"}, "plan")
+    plan = plan_serve(read_model("Qwen/Qwen3-32B"), read_system("hgx-h100"), job, options)
+    assert plan.best is not None
+    tp, pp = plan.best.layout["tp"], plan.best.layout["pp"]
+    held = {"context": job.last_position, "sessions": plan.best.measures["sessions_per_replica"]}
+    alone = _fit("Qwen/Qwen3-32B", tp, pp, "hgx-h100", **held, reserve={}, shards="even").body["memory"]
+    for name, value in plan.best.memory.items():
+        assert alone[name] == value, name
+    kept = [item.memory["reserve"] for item in plan.candidates if item.memory]
+    assert len({item["activations_bytes"] for item in kept}) > 1
+
+
+def test_memory_flips_follow_a_computed_reserve():
+    """A plan whose reserve is computed still says where its choice changes."""
+    job = build(ServeJob, {"sessions": 2, "context": 32768, "new_tokens": 8, "deadline": "1s"}, "job")
+    plan = plan_serve(
+        read_model("Qwen/Qwen3-32B"), read_system("hgx-h100"), job, build(ServeOptions, {"reserve": {}}, "plan")
+    )
+    memory = [flip for flip in plan.flips if flip["parameter"] == "system.accelerator.memory"]
+    assert memory
+    for flip in memory:
+        for factor, name in ((0.999, flip["from"]), (1.001, flip["to"])):
+            text = f"{int(flip['value'] * factor)} B"
+            system = set_path(read_system("hgx-h100"), "accelerator.memory", text)
+            again = plan_serve(
+                read_model("Qwen/Qwen3-32B"), system, job, build(ServeOptions, {"reserve": {}, "flips": "none"}, "plan")
+            )
+            chosen = again.best.id if again.best is not None and again.best.excluded is None else None
+            assert chosen == name
