@@ -149,6 +149,9 @@ def _resolve(hint: Any, value: Any, what: str) -> Any:
         return _quantity(DIMENSIONS[bare], value, what)
     if is_dataclass(bare) and isinstance(value, Mapping):
         return _resolve_record(bare, cast("Mapping[str, Any]", value), what)
+    if get_origin(bare) in {Union, UnionType} and isinstance(value, Mapping):
+        record = _record_of(get_args(bare), cast("Mapping[str, Any]", value))
+        return cast("Any", value) if record is None else build(record, cast("Any", value), what)
     origin, arguments = get_origin(bare), get_args(bare)
     if origin is tuple and isinstance(value, Sequence) and not isinstance(value, str) and arguments:
         items = cast("Sequence[Any]", value)
@@ -157,6 +160,17 @@ def _resolve(hint: Any, value: Any, what: str) -> Any:
         pairs = cast("Mapping[str, Any]", value)
         return {key: _resolve(arguments[1], item, f"{what}.{key}") for key, item in pairs.items()}
     return cast("Any", value)
+
+
+def _record_of(members: Sequence[Any], value: Mapping[str, Any]) -> Any:
+    """The dataclass of a union that a table means: the one whose fields name most of its keys, the first of equals.
+
+    None where no member is a dataclass.
+    """
+    records = [member for member in members if is_dataclass(member)]
+    known = [{item.name for item in fields(member)} for member in records]
+    scores = [len(names & set(value)) for names in known]
+    return records[scores.index(max(scores))] if records else None
 
 
 def _resolve_record(cls: Any, data: Mapping[str, Any], what: str) -> Any:

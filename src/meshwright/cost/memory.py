@@ -86,8 +86,8 @@ def _by_stages(layouts: Layouts) -> list[tuple[int, Ints]]:
 
 def state_bytes_per_token(model: Model, kind: int) -> int:
     """Bytes that one cached position adds to one layer of a kind, whole."""
-    elements = sum(tensor.elements for tensor in model.kinds[kind].mixer.token_state())
-    return elements * model.kv.bits // 8
+    state = model.kinds[kind].mixer.token_state()
+    return sum(int(model.cached_bytes(tensor, tensor.shape)) for tensor in state)
 
 
 def stored_columns(model: Model, tensors: tuple[Tensor, ...], layouts: Layouts) -> Ints:
@@ -135,7 +135,7 @@ def _state_bytes(model: Model, kind: int, layouts: Layouts, positions: Any) -> I
     total = np.zeros(len(layouts), dtype=np.int64)
     for tensor in model.kinds[kind].mixer.token_state():
         held = replace(tensor, dims=(kept, *tensor.dims))
-        total = total + local_elements(held, layouts, "kv_cache") * model.kv.bits // 8
+        total = total + model.cached_bytes(held, fullest_sizes(held, layouts, "kv_cache"))
     return total
 
 

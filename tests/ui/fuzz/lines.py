@@ -122,7 +122,8 @@ _SUITED = {
     "--weight-reads": ("strict", "even", "odd"),
     "--workspace": ("0B", "1GB", "80GB", "1e18B", "1e19B", "1.5B", "2 GiB"),
     "--objective": ("cost", "latency", "speed"),
-    "--weights": ("bf16", "fp16", "fp32", "fp8"),
+    "--weights": ("bf16", "fp16", "fp32", "fp8", "int4", "nvfp4"),
+    "--kv": ("bf16", "fp8", "int8", "int4"),
     "--batch": ("1", "0", "64", "10000"),
 }
 _WORDS = (
@@ -131,7 +132,7 @@ _WORDS = (
 _OPTIONS = (
     "--tp", "--pp", "--ep", "--on", "--sessions", "--context", "--new-tokens", "--deadline", "--on-time",
     "--discipline", "--all-reduce", "--weight-reads", "--workspace", "--objective", "--basis", "--layout", "--set",
-    "--weights", "--seed", "--batch", "--format", "-o", "--gone", "--TP", "---", "-x", "--set=", "--tp=2",
+    "--weights", "--kv", "--seed", "--batch", "--format", "-o", "--gone", "--TP", "---", "-x", "--set=", "--tp=2",
     "--context=4K", "-q",
 )  # fmt: skip
 _BOX = "name='x'\naccelerator='h100-sxm'\nnodes=1\ndevices_per_node=8\nscale_up='nvlink4'\n"
