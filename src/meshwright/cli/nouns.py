@@ -29,9 +29,7 @@ LOG: Final = logging.getLogger(__name__)
 
 def model_of(choice: ModelChoice, settings: Mapping[str, str]) -> Model:
     """The model, changed by `--set model....`."""
-    read = read_model(
-        choice.name, weights=choice.weights, kv=choice.kv, cache=hub_cache(), download=choice.download
-    )
+    read = read_model(choice.name, weights=choice.weights, kv=choice.kv, cache=hub_cache(), download=choice.download)
     stored = (read.weights.name, read.kv.name)
     LOG.info("model %s: family %s, %d layers, weights %s, kv %s", read.name, read.family, read.layers, *stored)
     return checked_model(changed(read, settings), "model") if settings else read

@@ -91,7 +91,9 @@ def block_warning(model: Model, layout: Layout) -> tuple[str, ...]:
     for kind in range(len(model.kinds)):
         for tensor in block_weights(model, kind):
             block = model.format_of(tensor).block
-            sizes = () if block is None else zip(tensor.dims[-2:], local_sizes(tensor, layouts)[-2:], block, strict=True)
+            sizes = (
+                () if block is None else zip(tensor.dims[-2:], local_sizes(tensor, layouts)[-2:], block, strict=True)
+            )
             for dim, local, width in sizes:
                 if width != WHOLE and local[0] % width and local[0] != dim.size:
                     text = f"{layout.id} cuts {tensor.name} to {int(local[0])} of {dim.size}, not a multiple of its"
