@@ -78,7 +78,7 @@ def mixtures(draw: DrawFn) -> Experts:
 
 @st.composite
 def models(draw: DrawFn) -> Model:
-    """Up to three kinds of block in any order; tied or not; plain or quantised, whole or in parts; an uneven vocabulary."""
+    """Up to three kinds of block in any order; plain or quantised, whole or in parts; an uneven vocabulary."""
     feed_forwards: st.SearchStrategy[FeedForward] = denses() | mixtures()
     kinds = draw(st.lists(st.builds(Block, mixer=mixers(), feed_forward=feed_forwards), min_size=1, max_size=3))
     order = draw(st.lists(st.tuples(st.sampled_from(kinds), st.integers(1, 3)), min_size=1, max_size=4))

@@ -76,7 +76,7 @@ def test_the_column_ledger_is_the_fullest_rank_to_the_byte(data):
 @settings(max_examples=50)
 @given(data=st.data())
 def test_all_ranks_together_hold_the_model_times_its_copies(data):
-    """Scales too, wherever every piece is whole blocks and words; pieces that cut one carry a whole one, never fewer."""
+    """Scales too, wherever every piece is whole blocks and words; a piece that cuts one pays all of it."""
     model = data.draw(models())
     layout = data.draw(layouts(model))
     held = sum(int(bytes_by_rank(model, layout, stage, 0, 0)[0].sum()) for stage in range(layout.pp))

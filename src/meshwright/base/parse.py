@@ -147,19 +147,26 @@ def _resolve(hint: Any, value: Any, what: str) -> Any:
         return value
     if bare in DIMENSIONS:
         return _quantity(DIMENSIONS[bare], value, what)
-    if is_dataclass(bare) and isinstance(value, Mapping):
-        return _resolve_record(bare, cast("Mapping[str, Any]", value), what)
-    if get_origin(bare) in {Union, UnionType} and isinstance(value, Mapping):
-        record = _record_of(get_args(bare), cast("Mapping[str, Any]", value))
-        return cast("Any", value) if record is None else build(record, cast("Any", value), what)
+    if isinstance(value, Mapping):
+        return _resolve_table(bare, cast("Mapping[str, Any]", value), what)
     origin, arguments = get_origin(bare), get_args(bare)
     if origin is tuple and isinstance(value, Sequence) and not isinstance(value, str) and arguments:
         items = cast("Sequence[Any]", value)
         return [_resolve(arguments[0], item, f"{what}[{index}]") for index, item in enumerate(items)]
-    if isinstance(value, Mapping) and len(arguments) == _ARGUMENTS_OF_A_MAPPING:
-        pairs = cast("Mapping[str, Any]", value)
-        return {key: _resolve(arguments[1], item, f"{what}.{key}") for key, item in pairs.items()}
     return cast("Any", value)
+
+
+def _resolve_table(hint: Any, value: Mapping[str, Any], what: str) -> Any:
+    """A table as a record, as the member of a union that it means, or as a mapping."""
+    if is_dataclass(hint):
+        return _resolve_record(hint, value, what)
+    arguments = get_args(hint)
+    if get_origin(hint) in {Union, UnionType}:
+        record = _record_of(arguments, value)
+        return value if record is None else build(record, value, what)
+    if len(arguments) == _ARGUMENTS_OF_A_MAPPING:
+        return {key: _resolve(arguments[1], item, f"{what}.{key}") for key, item in value.items()}
+    return value
 
 
 def _record_of(members: Sequence[Any], value: Mapping[str, Any]) -> Any:

@@ -28,10 +28,11 @@ def read_schemes(settings: Fields, plain: Format) -> tuple[Format, tuple[str, ..
     """The one format of all groups, and their targets. Raises MOD021 for several formats, or one not known here."""
     sparsity = settings.section("sparsity_config")
     if sparsity is not None:
-        usual(sparsity, "format", None, "dense")
+        usual(sparsity, "format", (None, "dense"))
     groups = settings.section("config_groups")
-    schemes = [] if groups is None else [cast("Fields", groups.section(name)) for name in groups.data]
-    if not schemes or None in schemes:
+    found = [] if groups is None else [groups.section(name) for name in groups.data]
+    schemes = [scheme for scheme in found if scheme is not None]
+    if not schemes or len(schemes) < len(found):
         raise ModelError(21, f"{place(settings, 'config_groups')} holds no scheme", f"give one; {UNQUANTIZED}")
     stored = {_scheme(settings, scheme, plain): scheme.prefix for scheme in schemes}
     if len(stored) > 1:
@@ -46,18 +47,18 @@ def _scheme(settings: Fields, scheme: Fields, plain: Format) -> Format:
     weights = scheme.section("weights")
     if weights is None:
         raise ModelError(21, f"{place(scheme, 'weights')} is missing", UNQUANTIZED)
-    usual(scheme, "output_activations", None)
+    usual(scheme, "output_activations", (None,))
     layout = scheme.text("format") or settings.text("format")
     activations = scheme.section("input_activations")
     if layout == "pack-quantized":
         return _with_inputs(_packed(weights, plain), activations, plain)
     if layout == "nvfp4-pack-quantized":
-        usual(weights, "num_bits", 4)
-        usual(weights, "group_size", 16)
+        usual(weights, "num_bits", (4,))
+        usual(weights, "group_size", (16,))
         return nvfp4(plain.compute, singles=1) if activations is None else nvfp4("fp4", singles=2)
     if layout == "mxfp4-pack-quantized":
-        usual(weights, "num_bits", 4)
-        usual(weights, "group_size", 32)
+        usual(weights, "num_bits", (4,))
+        usual(weights, "group_size", (32,))
         return mxfp4(plain.compute if activations is None else "fp4")
     if layout not in _UNPACKED:
         cause = f"{place(settings, 'format')} is {shown(layout)}"
@@ -67,7 +68,7 @@ def _scheme(settings: Fields, scheme: Fields, plain: Format) -> Format:
 
 def _packed(weights: Fields, plain: Format) -> Format:
     """weight_packed int32 [out, in / values a word], weight_shape, weight_scale; zero points, too, packed along out."""
-    usual(weights, "type", "int")
+    usual(weights, "type", ("int",))
     bits = one_of(weights, "num_bits", 4, 8)
     rows, columns = _block(weights)
     if rows != 1:
@@ -76,16 +77,16 @@ def _packed(weights: Fields, plain: Format) -> Format:
     beside = list(stored.beside)
     if weights.data.get("symmetric") is False:
         beside.append(Beside(name="zero_points", block=(1, columns), value_bits=bits, word_bits=32))
-    usual(weights, "actorder", None, False, True, "group", "weight", "static")
+    usual(weights, "actorder", (None, False, True, "group", "weight", "static"))
     if weights.data.get("actorder") in {True, "group"}:
         beside.append(Beside(name="group_index", block=(WHOLE, 1), value_bits=32))
     return replace(stored, beside=tuple(beside))
 
 
 def _unpacked(weights: Fields, plain: Format) -> Format:
-    """weight in 8 bits, weight_scale a tensor, a row, a group or a block; an asymmetric one has a zero point of a byte."""
-    usual(weights, "num_bits", 8)
-    usual(weights, "type", "float", "int")
+    """weight in 8 bits, weight_scale a tensor, a row, a group or a block; zero points of a byte when asymmetric."""
+    usual(weights, "num_bits", (8,))
+    usual(weights, "type", ("float", "int"))
     kind = "fp8" if weights.data["type"] == "float" else "int8"
     rows, columns = block = _block(weights)
     words = {(1, WHOLE): "channel", (WHOLE, WHOLE): "tensor"}.get(block, f"{rows}x{columns}")
@@ -107,20 +108,20 @@ def _with_inputs(stored: Format, activations: Fields | None, plain: Format) -> F
     """
     if activations is None:
         return stored
-    usual(activations, "num_bits", 8)
-    usual(activations, "type", "float", "int")
-    usual(activations, "dynamic", None, True, False)
+    usual(activations, "num_bits", (8,))
+    usual(activations, "type", ("float", "int"))
+    usual(activations, "dynamic", (None, True, False))
     found = replace(stored, compute="fp8" if activations.data["type"] == "float" else "int8")
     if activations.data.get("dynamic") is True:
         return found
-    usual(activations, "strategy", None, "tensor")
+    usual(activations, "strategy", (None, "tensor"))
     bits = 8 * _scale_bytes(activations, plain) + (8 if activations.data.get("symmetric") is False else 0)
     return replace(found, beside=(*found.beside, Beside(name="input_scale", block=(WHOLE, WHOLE), value_bits=bits)))
 
 
 def _block(weights: Fields) -> tuple[int, int]:
     """Rows and columns that share a scale."""
-    usual(weights, "strategy", None, "tensor", "channel", "group", "block")
+    usual(weights, "strategy", (None, "tensor", "channel", "group", "block"))
     size, strategy = weights.data.get("group_size"), weights.data.get("strategy")
     if strategy is None:  # as QuantizationArgs infers it
         strategy = "tensor" if size is None else "channel" if size == -1 else "group"

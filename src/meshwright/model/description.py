@@ -14,8 +14,7 @@ from meshwright.model.formats import BF16, Format, kv_format, plain_format, weig
 from meshwright.model.model import Model
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from collections.abc import Callable, Mapping
 
 _MAY_BE_MISSING: Final[dict[str, tuple[str, ...]]] = {
     "rope": ("factor", "original_positions"),
@@ -34,7 +33,11 @@ def read_description(data: Mapping[str, Any], name: str) -> Model:
         if key in given:
             given[key] = _with_nothing(given[key], missing)
     plain = _plain(given)
-    readers = {"plain": plain_format, "weights": lambda word: weight_format(word, plain), "kv": kv_format}
+    readers: dict[str, Callable[[str], Format]] = {
+        "plain": plain_format,
+        "weights": lambda word: weight_format(word, plain),
+        "kv": kv_format,
+    }
     for key, read in readers.items():
         if isinstance(given.get(key), str):
             given[key] = read(given[key])

@@ -62,11 +62,11 @@ def _fp8(settings: Fields, plain: Format) -> Method:
     quantization/fp8.py, which reads a missing block size as one scale a matrix, as AutoFP8 writes it.
     """
     del plain
-    usual(settings, "scale_fmt", None, "float", "ue8m0")
-    usual(settings, "expert_dtype", None, "fp8")
-    usual(settings, "modules_to_convert", None, [])
-    usual(settings, "dequantize", None, False)
-    usual(settings, "activation_scheme", None, "dynamic", "static")
+    usual(settings, "scale_fmt", (None, "float", "ue8m0"))
+    usual(settings, "expert_dtype", (None, "fp8"))
+    usual(settings, "modules_to_convert", (None, []))
+    usual(settings, "dequantize", (None, False))
+    usual(settings, "activation_scheme", (None, "dynamic", "static"))
     static = settings.data.get("activation_scheme") == "static"
     block: object = settings.data.get("weight_block_size")
     scale_bytes = 1 if settings.data.get("scale_fmt") == "ue8m0" else 4
@@ -81,15 +81,15 @@ def _fp8(settings: Fields, plain: Format) -> Method:
     return Method(stored=fp8_block(rows, columns, scale_bytes=scale_bytes), parts=USUALLY_QUANTIZED, lists=lists)
 
 
-def _fbgemm(settings: Fields, plain: Format) -> Method:
+def _fbgemm(_: Fields, plain: Format) -> Method:
     """FP8 with a float32 scale an output channel. Source: transformers 5.24, integrations/fbgemm_fp8."""
     del plain
     return Method(stored=fp8_block(1, WHOLE), parts=_LINEAR, lists=("modules_to_not_convert",))
 
 
 def _mxfp4(settings: Fields, plain: Format) -> Method:
-    """The experts alone, in mxfp4; multiplied as `formats.mxfp4` says. Source: transformers 5.24, integrations/mxfp4."""
-    usual(settings, "dequantize", None, False)
+    """The experts alone, multiplied as `formats.mxfp4` says. Source: transformers 5.24, integrations/mxfp4."""
+    usual(settings, "dequantize", (None, False))
     return Method(stored=mxfp4(plain.compute), parts=("experts",), lists=("modules_to_not_convert",))
 
 
@@ -97,15 +97,15 @@ def _gptq(settings: Fields, plain: Format) -> Method:
     """Integers in int32 words along the inputs; scales and packed zero points a group; the group of every input.
 
     qweight [in x bits / 32, out], qzeros [groups, out x bits / 32], scales fp16 [groups, out], g_idx int32 [in]. Zero
-    points are stored when the grid is symmetric, too. Source: GPTQModel 4.0 and AutoGPTQ 0.7, `QuantLinear`; the kernels
+    points are stored when the grid is symmetric, too. Source: GPTQModel 4.0, AutoGPTQ 0.7, `QuantLinear`; their kernels
     are weight-only and multiply in the format of the activations.
     """
     bits = one_of(settings, "bits", 2, 3, 4, 8)
     group = group_size(settings, "group_size")
     for name in ("checkpoint_format", "format"):
         usual(settings, name, None, "gptq", "gptq_v2")
-    usual(settings, "pack_dtype", None, "int32")
-    usual(settings, "modules_in_block_to_quantize", None)
+    usual(settings, "pack_dtype", (None, "int32"))
+    usual(settings, "modules_in_block_to_quantize", (None,))
     dynamic = settings.data.get("dynamic")
     kept = tuple(_skipped(settings, cast("Mapping[str, object]", dynamic))) if isinstance(dynamic, dict) else ()
     index = Beside(name="group_index", block=(WHOLE, 1), value_bits=32)
@@ -125,7 +125,7 @@ def _awq(settings: Fields, plain: Format) -> Method:
     version = settings.text("version")
     if version is not None and version.lower() != "gemm":
         raise ModelError(21, f"{place(settings, 'version')} is {shown(version)}", f'known: "gemm"; {UNQUANTIZED}')
-    usual(settings, "backend", None, "autoawq")
+    usual(settings, "backend", (None, "autoawq"))
     stored = _grouped("awq", bits, group, plain, along="rows")
     return Method(stored=stored, parts=USUALLY_QUANTIZED, lists=("modules_to_not_convert",))
 
@@ -147,7 +147,7 @@ def _bitsandbytes(settings: Fields, plain: Format) -> Method:
         cause = f"{settings.prefix[:-1]} says neither load_in_8bit nor load_in_4bit"
         raise ModelError(21, cause, f"say one; {UNQUANTIZED}")
     kind = settings.text("bnb_4bit_quant_type") or "fp4"
-    usual(settings, "bnb_4bit_quant_type", None, "nf4", "fp4")
+    usual(settings, "bnb_4bit_quant_type", (None, "nf4", "fp4"))
     compute = find_plain(settings.text("bnb_4bit_compute_dtype") or "") or plain
     double = settings.data.get("bnb_4bit_use_double_quant") is True
     tables = [Beside(name="quant_map", block=(WHOLE, WHOLE), value_bits=16 * 32)]
@@ -171,7 +171,7 @@ def _modelopt(settings: Fields, plain: Format) -> Method:
     if algorithm == "FP8":
         stored = _fp8_tensor(static=True)
     elif algorithm == "NVFP4":
-        usual(inner, "group_size", None, 16)
+        usual(inner, "group_size", (None, 16))
         stored = nvfp4("fp4", singles=2)
     else:
         cause = f"{place(inner, 'quant_algo')} is {shown(algorithm)}"

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, cast
 
-from meshwright.base.errors import ModelError, nearest, suggest
+from meshwright.base.errors import ModelError, nearest
 from meshwright.base.parse import build, read_json, read_text, read_toml
 from meshwright.base.registry import Registry
 from meshwright.base.result import Source

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 _LARGEST_BLOCK: Final = 2**20
 
 
-def usual(settings: Fields, name: str, *usual: object) -> None:
-    """A setting that changes what is stored may only say what is usual."""
+def usual(settings: Fields, name: str, known: tuple[object, ...]) -> None:
+    """A setting that could change what is stored says one of the `known`; None stands for missing and null."""
     value: object = settings.data.get(name)
-    if not any(value is item or (type(value) is type(item) and value == item) for item in usual):
+    if not any(value is item or (type(value) is type(item) and value == item) for item in known):
         raise ModelError(21, f"{place(settings, name)} is {shown(value)}", UNQUANTIZED)
 
 
 def one_of(settings: Fields, name: str, *known: int) -> int:
+    """The whole number of a setting, one of the known."""
     value: object = settings.data.get(name)
     if type(value) is not int or value not in known:
         cause = f"{place(settings, name)} is {shown(value)}"
@@ -44,10 +45,12 @@ def group_size(settings: Fields, name: str) -> int:
 
 
 def said(settings: Fields, name: str) -> bool:
+    """Whether a setting, or the one that transformers writes with an underscore before it, is true."""
     return any(settings.data.get(key) is True for key in (name, f"_{name}"))
 
 
 def is_block(block: object) -> bool:
+    """Whether it is a list of two sizes: rows and columns."""
     if not isinstance(block, list):
         return False
     items = cast("list[object]", block)
@@ -55,4 +58,5 @@ def is_block(block: object) -> bool:
 
 
 def place(settings: Fields, name: str) -> str:
+    """A setting as errors name it."""
     return f"{settings.family}: {settings.prefix}{name}"

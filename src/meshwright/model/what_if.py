@@ -1,4 +1,4 @@
-"""A model and the names of formats go in; the model as if it were stored in them comes out, with a note of each choice."""
+"""A model and the names of formats go in; the model as if it were stored in them comes out, and notes say so."""
 
 from __future__ import annotations
 

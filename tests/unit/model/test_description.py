@@ -90,7 +90,7 @@ def test_options_change_a_described_model(tmp_path):
     [
         ("hidden = 16", "hidden = 0", "MOD014", "mine.hidden"),
         ("hidden = 16", "", "IO013", "mine.hidden"),
-        ("hidden = 16", "hiden = 16", "IO015", "hiden"),
+        ("hidden = 16", "width = 16", "IO015", "width"),
         ("top_k = 2", "top_k = 5", "MOD010", "mine"),
         ("top_k = 2", 'top_k = "two"', "IO013", "mine.groups[1].block.feed_forward.top_k"),
         ("top_k = 2", "topk = 2", "IO015", "mine.groups[1].block.feed_forward"),
