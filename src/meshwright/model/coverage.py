@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Final
+from warnings import catch_warnings, simplefilter
 
 from meshwright.base.errors import ModelError
 from meshwright.model.config import shown
@@ -213,7 +214,9 @@ def _matches(entry: str, name: str, place: str) -> bool:
 def _compiled(text: str, place: str, *, needed: bool) -> re.Pattern[str] | None:
     """None for a wildcard that is no regular expression. Raises MOD022 for one that must be."""
     try:
-        return re.compile(text)
+        with catch_warnings():
+            simplefilter("ignore")  # of nested sets and the like: they are read as they always were
+            return re.compile(text)
     except (re.error, OverflowError, RecursionError) as problem:
         if not needed:
             return None

@@ -30,7 +30,7 @@ from meshwright.model.model import USUALLY_QUANTIZED
 from meshwright.model.settings import group_size, is_block, one_of, place, said, usual
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from meshwright.model.config import Fields
     from meshwright.model.tensors import Part
@@ -103,11 +103,11 @@ def _gptq(settings: Fields, plain: Format) -> Method:
     bits = one_of(settings, "bits", 2, 3, 4, 8)
     group = group_size(settings, "group_size")
     for name in ("checkpoint_format", "format"):
-        usual(settings, name, None, "gptq", "gptq_v2")
+        usual(settings, name, (None, "gptq", "gptq_v2"))
     usual(settings, "pack_dtype", (None, "int32"))
     usual(settings, "modules_in_block_to_quantize", (None,))
-    dynamic = settings.data.get("dynamic")
-    kept = tuple(_skipped(settings, cast("Mapping[str, object]", dynamic))) if isinstance(dynamic, dict) else ()
+    dynamic = settings.section("dynamic")
+    kept = () if dynamic is None else _skipped(dynamic)
     index = Beside(name="group_index", block=(WHOLE, 1), value_bits=32)
     stored = _grouped("gptq", bits, group, plain, along="columns", more=(index,))
     head: tuple[Part, ...] = ("head",) if settings.data.get("lm_head") is True else ()
@@ -226,13 +226,12 @@ def _grouped(name: str, bits: int, group: int, plain: Format, *, along: str, mor
     )
 
 
-def _skipped(settings: Fields, dynamic: Mapping[str, object]) -> list[str]:
+def _skipped(dynamic: Fields) -> tuple[str, ...]:
     """The modules that GPTQModel's `dynamic` skips; it may also set others to other bits, which is refused."""
-    changed = [key for key in dynamic if not key.startswith("-:")]
+    changed = [key for key in dynamic.data if not key.startswith("-:")]
     if changed:
-        cause = f"{place(settings, 'dynamic')} gives {shown(changed[0])} settings of its own"
-        raise ModelError(22, cause, UNQUANTIZED)
-    return [f"re:{key.removeprefix('-:')}" for key in dynamic]
+        raise ModelError(22, f"{place(dynamic, changed[0])} has settings of its own", UNQUANTIZED)
+    return tuple(f"re:{key.removeprefix('-:')}" for key in dynamic.data)
 
 
 def _kv_scheme(settings: Fields) -> Format | None:

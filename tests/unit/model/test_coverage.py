@@ -97,8 +97,11 @@ def test_lists_that_split_a_part_or_name_what_is_unknown_are_refused(config, ign
 
 
 def test_a_pattern_that_names_nothing_here_is_said():
-    model = read_config({**LLAMA, "quantization_config": settings(ignore=["lm_head", "re:.*indexer.*"])}, "model")
-    assert "quantization_config: re:.*indexer.* names no matrix that is read here" in model.notes
+    model = read_config(
+        {**LLAMA, "quantization_config": settings(ignore=["lm_head", "re:.*indexer.*", "[[odd"])}, "model"
+    )
+    for entry in ("re:.*indexer.*", "[[odd"):
+        assert f"quantization_config: {entry} names no matrix that is read here" in model.notes
 
 
 def test_modules_that_gptq_skips_are_plain_and_others_of_their_own_bits_are_refused():

@@ -203,6 +203,7 @@ def test_mxfp4_stores_the_experts_alone():
         {**GPTQ, "bits": 5},
         {**GPTQ, "group_size": 0},
         {**GPTQ, "group_size": None},
+        {**GPTQ, "pack_dtype": "int16"},
         {**GPTQ, "checkpoint_format": "marlin"},
         {**AWQ, "version": "gemv"},
         {**AWQ, "bits": 8},
