@@ -29,9 +29,9 @@ UNQUANTIZED: Final = "--weights bf16 plans the unquantized model"
 _HEAD: Final = -1
 _ROOTS: Final = ("model.language_model.", "language_model.model.", "language_model.", "model.", "")
 _PATTERN: Final = re.compile(r"[*?\[\]()|+^$\\]")
-_LAYER: Final = re.compile(r"(?:^|\.)layers\.(\d+)(?:\.|$)")
+_LAYER: Final = re.compile(r"(?:^|\.)layers\.(\d{1,9})(?:\.|$)")
 _OUTSIDE: Final = re.compile(r"(^|\.)(visual|vision\w*|audio\w*|multi_modal_projector|mtp)(\.|$)")
-_EXPERT: Final = re.compile(r"\.experts\.(\d+)(?=\.|$)")
+_EXPERT: Final = re.compile(r"\.experts\.(\d{1,9})(?=\.|$)")
 _NEVER_QUANTIZED: Final = re.compile(
     r"(^|\W)(lm_head|embed_tokens|\w*norm|gate|router|shared_expert_gate|e_score_correction_bias|mtp"
     r"|visual|vision_tower|vision_model|multi_modal_projector)(\W|$)"
