@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from random import Random
@@ -16,9 +17,9 @@ from meshwright.layout.mesh import coordinates
 from meshwright.layout.ownership import owned
 from meshwright.layout.rules import keeps_all
 from meshwright.model.feed_forwards import Dense, Experts, FeedForward
-from meshwright.model.formats import BF16, FP32, fp8_block
+from meshwright.model.formats import BF16, FP32, KV, QUANTIZED, WHOLE, Beside, Format, fp8_block, weight_format
 from meshwright.model.mixers import Attention
-from meshwright.model.model import Block, BlockGroup, Model
+from meshwright.model.model import USUALLY_QUANTIZED, Block, BlockGroup, Model
 from meshwright.search.candidates import divisors
 
 if TYPE_CHECKING:
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
     from meshwright.model.tensors import Tensor
 
 HIDDEN = 24
-FORMATS = (BF16, FP32, fp8_block(1, 1), fp8_block(2, 2), fp8_block(4, 8), fp8_block(128, 128))
+_INDEX = Beside(name="group_index", block=(WHOLE, 1), value_bits=32)
+_ZEROS = Beside(name="zero_points", block=(1, 8), value_bits=4, word_bits=32)
+_WORDS = Format(
+    name="words", bits=4, compute="bf16", block=(1, 8), scale_bytes=2, word_bits=32, beside=(_ZEROS, _INDEX)
+)
+FORMATS = (
+    *(BF16, FP32, fp8_block(1, 1), fp8_block(2, 2), fp8_block(4, 8), fp8_block(1, WHOLE), fp8_block(WHOLE, WHOLE)),
+    *(weight_format(name, BF16) for name in QUANTIZED),
+    *(_WORDS, replace(_WORDS, words_along="rows"), replace(_WORDS, over="elements")),
+)
 MOST_RANKS = 24
 DEGREES = ("tp", "cp", "dp_shard", "dp_replicate", "ep", "etp")
 
@@ -68,7 +78,7 @@ def mixtures(draw: DrawFn) -> Experts:
 
 @st.composite
 def models(draw: DrawFn) -> Model:
-    """Up to three kinds of block in any order; tied or not; plain or quantised by blocks; an uneven vocabulary."""
+    """Up to three kinds of block in any order; plain or quantised, whole or in parts; an uneven vocabulary."""
     feed_forwards: st.SearchStrategy[FeedForward] = denses() | mixtures()
     kinds = draw(st.lists(st.builds(Block, mixer=mixers(), feed_forward=feed_forwards), min_size=1, max_size=3))
     order = draw(st.lists(st.tuples(st.sampled_from(kinds), st.integers(1, 3)), min_size=1, max_size=4))
@@ -82,7 +92,10 @@ def models(draw: DrawFn) -> Model:
         norm=draw(st.sampled_from(["rms", "layer"])),
         max_positions=None,
         weights=draw(st.sampled_from(FORMATS)),
-        kv=draw(st.sampled_from([BF16, FP32])),
+        quantized_parts=draw(
+            st.sampled_from([USUALLY_QUANTIZED, ("experts",), (*USUALLY_QUANTIZED, "router", "head")])
+        ),
+        kv=draw(st.sampled_from(list(KV.values()))),
     )
 
 

@@ -68,7 +68,7 @@ def test_the_exit_code_is_the_answer(line, code):
         (("inspect", "Qwen/Qwen3-8B", "--set", "model.hidden=-5"), "MOD014"),
         (("inspect", "Qwen/Qwen3-8B", "--set", "model.gone=5"), "IO014"),
         (("inspect", "Qwen/Qwen3-8B", "--set", "system.nodes=5"), "IO032"),
-        (("inspect", "Qwen/Qwen3-8B", "--weights", "int4"), "MOD020"),
+        (("inspect", "Qwen/Qwen3-8B", "--weights", "int3"), "MOD020"),
         (("inspect",), "IO030"),
         (("study", "run", "gone"), "IO020"),
         (("study", "run", "read-time", "--set", "gone=5"), "IO021"),

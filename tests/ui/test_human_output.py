@@ -123,7 +123,18 @@ def own_config(folder):
 
 _TWEAKED = (
     *("plan", "serve", "Qwen/Qwen3-30B-A3B-FP8", "--on", "l40s-host x2", "--sessions", "2", "--context", "4K"),
-    *("--new-tokens", "8", "--weights", "bf16", "--workspace", "1 GiB", "--set", "model.max_positions=1000"),
+    *(
+        "--new-tokens",
+        "8",
+        "--weights",
+        "bf16",
+        "--kv",
+        "int8",
+        "--workspace",
+        "1 GiB",
+        "--set",
+        "model.max_positions=1000",
+    ),
     *("--set", "system.accelerator.memory=40 GB", "--set", "job.sessions=3"),
 )
 

@@ -136,3 +136,39 @@ def test_weights_replaces_the_quantization_and_says_so():
     assert set(plain["bytes_by_format"]) == {"bf16"}
     assert any(name.startswith("fp8") for name in stored["bytes_by_format"])
     assert any("--weights bf16" in note for note in plain["notes"])
+
+
+def test_kv_sets_the_format_of_the_cache_for_every_verb():
+    """Qwen3-8B: 36 layers of 2 x 8 heads of 128; LMDeploy's int8 adds 4 bytes to each."""
+    model = "Qwen/Qwen3-8B"
+    eight, scaled = 36 * 2 * 8 * 128, 36 * 2 * 8 * (128 + 4)
+    found = {name: answer_of("inspect", model, "--kv", name) for name in ("bf16", "fp8", "int8")}
+    per_token = {name: answer["kv_bytes_per_token"] for name, answer in found.items()}
+    assert per_token == {"bf16": 2 * eight, "fp8": eight, "int8": scaled}
+    assert any("LMDeploy" in note for note in found["int8"]["notes"])
+    assert any("vLLM" in note for note in found["fp8"]["notes"])
+    fit = answer_of("fit", model, "--on", "l40s-host", "--context", "1K", "--sessions", "3", "--kv", "int8")
+    assert fit["memory"]["kv_cache_bytes"] == 3 * 1024 * scaled
+    work = ("--sessions", "1", "--context", "128K", "--new-tokens", "8", "--flips", "none", "--layout", "tp=1")
+    times = [
+        answer_of("plan", "serve", model, "--on", "hgx-h200", *work, "--kv", name)["best"]["step_time_s"]
+        for name in ("fp8", "int8", "bf16")
+    ]
+    assert times == sorted(set(times))
+
+
+@pytest.mark.parametrize("name", ["fp8", "int8", "int4", "mxfp4", "nvfp4"])
+def test_weights_in_a_what_if_format_name_their_grouping(name):
+    answer = answer_of("inspect", "Qwen/Qwen3-30B-A3B", "--weights", name)
+    assert any(note.startswith(f"--weights {name} (assumed): ") for note in answer["notes"])
+    assert any(key.startswith(name) for key in answer["bytes_by_format"])
+
+
+def test_a_model_is_ones_own_toml(tmp_path, monkeypatch):
+    """The example of docs/model-file.md."""
+    page = (Path(__file__).parents[2] / "docs" / "model-file.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    Path("my-model.toml").write_text(page.split("```toml\n")[1].split("```")[0], encoding="utf-8")
+    answer = answer_of("inspect", "my-model.toml")
+    assert f"{answer['parameters']['total']:,} parameters" in page
+    assert answer_of("fit", "my-model.toml", "--on", "hgx-h100", "--tp", "4")["verdict"]["answer"] == "yes"

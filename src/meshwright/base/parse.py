@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 T = TypeVar("T")
+Reader: TypeAlias = Callable[[str, Any, str], Any]
+"""Reads one quantity: its dimension, the value, the place to name in errors."""
 _NAKED: Final = frozenset({"share", "length", "count"})
 _LIMIT_BYTES: Final = 64 * 2**20
 _DEEPEST: Final = 64
@@ -159,26 +161,47 @@ def _literal(hint: Any, text: str) -> object:
         return text
 
 
-def _resolve(hint: Any, value: Any, what: str, quantity: Callable[[str, Any, str], Any]) -> Any:
+def _resolve(hint: Any, value: Any, what: str, quantity: Reader) -> Any:
     """Replace unit text by numbers, following the types; refuse unknown keys. The rest is pydantic's to check."""
     bare = _bare(hint)
     if value is None or bare is Any:
         return value
     if bare in DIMENSIONS:
         return quantity(DIMENSIONS[bare], value, what)
-    if is_dataclass(bare) and isinstance(value, Mapping):
-        return _resolve_record(bare, cast("Mapping[str, Any]", value), what, quantity)
+    if isinstance(value, Mapping):
+        return _resolve_table(bare, cast("Mapping[str, Any]", value), what, quantity)
     origin, arguments = get_origin(bare), get_args(bare)
     if origin is tuple and isinstance(value, Sequence) and not isinstance(value, str) and arguments:
         items = cast("Sequence[Any]", value)
         return [_resolve(arguments[0], item, f"{what}[{index}]", quantity) for index, item in enumerate(items)]
-    if isinstance(value, Mapping) and len(arguments) == _ARGUMENTS_OF_A_MAPPING:
-        pairs = cast("Mapping[str, Any]", value)
-        return {key: _resolve(arguments[1], item, f"{what}.{key}", quantity) for key, item in pairs.items()}
     return cast("Any", value)
 
 
-def _resolve_record(cls: Any, data: Mapping[str, Any], what: str, quantity: Callable[[str, Any, str], Any]) -> Any:
+def _resolve_table(hint: Any, value: Mapping[str, Any], what: str, quantity: Reader) -> Any:
+    """A table as a record, as the member of a union that it means, or as a mapping."""
+    if is_dataclass(hint):
+        return _resolve_record(hint, value, what, quantity)
+    arguments = get_args(hint)
+    if get_origin(hint) in {Union, UnionType}:
+        record = _record_of(arguments, value)
+        return value if record is None else _validated(record, _resolve(record, value, what, quantity), what)
+    if len(arguments) == _ARGUMENTS_OF_A_MAPPING:
+        return {key: _resolve(arguments[1], item, f"{what}.{key}", quantity) for key, item in value.items()}
+    return value
+
+
+def _record_of(members: Sequence[Any], value: Mapping[str, Any]) -> Any:
+    """The dataclass of a union that a table means: the one whose fields name most of its keys, the first of equals.
+
+    None where no member is a dataclass.
+    """
+    records = [member for member in members if is_dataclass(member)]
+    known = [{item.name for item in fields(member)} for member in records]
+    scores = [len(names & set(value)) for names in known]
+    return records[scores.index(max(scores))] if records else None
+
+
+def _resolve_record(cls: Any, data: Mapping[str, Any], what: str, quantity: Reader) -> Any:
     hints = _hints(cls)
     known = [item.name for item in fields(cls)]
     for key in data:

@@ -30,8 +30,9 @@ LOG: Final = logging.getLogger(__name__)
 
 def model_of(choice: ModelChoice, settings: Mapping[str, str]) -> Model:
     """The model, changed by `--set model....`."""
-    read = read_model(choice.name, weights=choice.weights, cache=hub_cache(), download=choice.download)
-    LOG.info("model %s: family %s, %d layers, weights %s", read.name, read.family, read.layers, read.weights.name)
+    read = read_model(choice.name, weights=choice.weights, kv=choice.kv, cache=hub_cache(), download=choice.download)
+    stored = (read.weights.name, read.kv.name)
+    LOG.info("model %s: family %s, %d layers, weights %s, kv %s", read.name, read.family, read.layers, *stored)
     return checked_model(changed(read, settings), "model") if settings else read
 
 
@@ -55,6 +56,7 @@ def retyped(
     """The result with its next commands as one types them: MODEL and SYSTEM named, what was set otherwise set again."""
     words = {"MODEL": choice.name, "SYSTEM": system}
     of_model = ["--weights", choice.weights] if choice.weights else []
+    of_model += ["--kv", choice.kv] if choice.kv else []
     of_model += [*(["--download"] if choice.download else []), *_again(settings, "model.")]
     held = [word for name, usual in _HELD.items() if given[name] != usual for word in (_flag(name), given[name])]
     of_system = [*held, *_again(settings, "system.")]

@@ -21,6 +21,7 @@ T = TypeVar("T")
 FORMATS: Final = ("human", "json")
 WORKSPACE: Final = "2GiB"
 COMPUTED: Final = "computed"
+_WEIGHTS: Final = "bf16, fp16, fp32, fp8, int8, int4, mxfp4 or nvfp4 instead of what the config says."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class ModelChoice:
 
     name: str
     weights: str | None
+    kv: str | None
     download: bool
 
 
@@ -56,10 +58,11 @@ def output_options(verb: Verb) -> Verb:
 
 
 def model_options(verb: Verb) -> Verb:
-    """MODEL, --weights, --download, as one argument `model`."""
+    """MODEL, --weights, --kv, --download, as one argument `model`."""
     decorators = (
         click.argument("name", metavar="MODEL"),
-        click.option("--weights", default=None, help="bf16, fp16 or fp32 instead of the config's quantization."),
+        click.option("--weights", default=None, metavar="FORMAT", help=_WEIGHTS),
+        click.option("--kv", default=None, metavar="FORMAT", help="Of the KV cache: bf16, fp16, fp32, fp8 or int8."),
         click.option("--download", is_flag=True, help="Ask the Hugging Face hub when the id is nowhere else."),
     )
     return _packed(verb, "model", ModelChoice, decorators)

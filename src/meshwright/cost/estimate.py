@@ -209,7 +209,7 @@ def _attention_work(
     pairs, positions = batch.pairs(operator.window), batch.attended(operator.window)
     cached = np.zeros(len(layouts))
     for tensor in operator.state:
-        cached = cached + local_elements(tensor, layouts, "kv_cache") * model.kv.bits / 8
+        cached = cached + _column(model.cached_bytes(tensor, fullest_sizes(tensor, layouts, "kv_cache")), layouts)
     return score_flops(heads, pairs / batch.steps * own), cached * (positions / batch.steps * own)
 
 

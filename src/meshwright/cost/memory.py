@@ -92,8 +92,8 @@ def serving_ledger(
 
 def state_bytes_per_token(model: Model, kind: int) -> int:
     """Bytes that one cached position adds to one layer of a kind, whole."""
-    elements = sum(tensor.elements for tensor in model.kinds[kind].mixer.token_state())
-    return elements * model.kv.bits // 8
+    state = model.kinds[kind].mixer.token_state()
+    return sum(int(model.cached_bytes(tensor, tensor.shape)) for tensor in state)
 
 
 def cached_columns(model: Model, layouts: Layouts, positions: int) -> Ints:
@@ -153,7 +153,7 @@ def _state_bytes(model: Model, kind: int, layouts: Layouts, positions: Any) -> I
     total = np.zeros(len(layouts), dtype=np.int64)
     for tensor in model.kinds[kind].mixer.token_state():
         held = replace(tensor, dims=(kept, *tensor.dims))
-        total = total + local_elements(held, layouts, "kv_cache") * model.kv.bits // 8
+        total = total + model.cached_bytes(held, fullest_sizes(held, layouts, "kv_cache"))
     return total
 
 

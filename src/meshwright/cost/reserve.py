@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
     from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
-    from meshwright.model.tensors import Dim, Tensor
+    from meshwright.model.tensors import Tensor
 
 ITEMS: Final = ("comm_buffers", "activations", "workspace", "padding", "in_flight")
 _FP32_BYTES: Final = 4

@@ -21,6 +21,7 @@ MOST_LAYERS: Final = 10_000
 MOST_PARAMETERS: Final = 10**16
 _MOST_BITS: Final = 64
 _MAY_BE_ZERO: Final = frozenset({"scale_bytes", "parameters"})
+_OF_BITS: Final = frozenset({"bits", "word_bits"})
 
 
 def checked_model(model: Model, what: str) -> Model:
@@ -29,7 +30,7 @@ def checked_model(model: Model, what: str) -> Model:
         name = path.rpartition(".")[2]
         if ".rope." in path and math.isfinite(value):
             continue  # only reported
-        least, most = 0 if name in _MAY_BE_ZERO else 1, _MOST_BITS if name == "bits" else LARGEST
+        least, most = 0 if name in _MAY_BE_ZERO else 1, _MOST_BITS if name in _OF_BITS else LARGEST
         if not (isinstance(value, int) and least <= value <= most):
             raise ModelError(14, f"{path} is {value}", f"give a whole number from {least} to {most}")
     if not 1 <= model.layers <= MOST_LAYERS:

@@ -48,7 +48,7 @@ class Experts:
         count = Dim(role="experts", size=self.experts)
         width = Dim(role="expert_intermediate", size=self.intermediate)
         routes = Dim(role="routes", size=self.experts)
-        found = [Tensor(name="mlp.gate.weight", part="router", dims=(routes, plain))]
+        found = [Tensor(name="mlp.gate.weight", part="router", dims=(routes, plain), quantized=True)]
         found += [
             Tensor(name=f"mlp.experts.{key}.weight", part="experts", dims=(count, *dims), quantized=True)
             for key, dims in _projections(width, plain, gated=self.gated).items()
@@ -57,7 +57,7 @@ class Experts:
             found += self.shared.weights(hidden, "mlp.shared_expert", "experts")
         if self.shared_gate:
             gate_dims = (Dim(role="routes", size=1), plain)
-            found.append(Tensor(name="mlp.shared_expert_gate.weight", part="router", dims=gate_dims))
+            found.append(Tensor(name="mlp.shared_expert_gate.weight", part="router", dims=gate_dims, quantized=True))
         return tuple(found)
 
 

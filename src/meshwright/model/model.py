@@ -9,14 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from meshwright.base.errors import ModelError
 from meshwright.base.result import Defaulted, Source
 from meshwright.model.feed_forwards import FeedForward
 from meshwright.model.formats import BF16, Format
 from meshwright.model.mixers import Mixer
-from meshwright.model.tensors import PARTS, Dim, Tensor
+from meshwright.model.tensors import PARTS, Dim, Part, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.base.numbers import Ints
+
+USUALLY_QUANTIZED: Final[tuple[Part, ...]] = ("attention", "feed_forward", "experts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,7 @@ class Rope:
 class Model:
     """Shapes and formats of one decoder.
 
-    weights: format of the matrices a quantization covers.   plain: format of everything else, and of activations.
+    weights: format of the matrices of `quantized_parts`.   plain: format of everything else, and of activations.
     kv: format of the cached keys and values.   max_positions: longest context the config claims, None when unknown.
     """
 
@@ -72,6 +79,7 @@ class Model:
     max_positions: int | None
     rope: Rope | None = None
     weights: Format = BF16
+    quantized_parts: tuple[Part, ...] = USUALLY_QUANTIZED
     plain: Format = BF16
     kv: Format = BF16
     apart: tuple[Apart, ...] = ()
@@ -102,7 +110,17 @@ class Model:
 
     def format_of(self, tensor: Tensor) -> Format:
         """The format a weight is stored in."""
-        return self.weights if tensor.quantized else self.plain
+        return self.weights if tensor.quantized and tensor.part in self.quantized_parts else self.plain
+
+    def cached_bytes(self, tensor: Tensor, sizes: Sequence[int | Ints]) -> int | Ints:
+        """Bytes of a piece of per-position state with these dims; a scale of the format is for one head of a position.
+
+        State that has no heads is one row a position.
+        """
+        *outer, width = sizes
+        grain = tensor.dims[-1].grain
+        rows = (width // grain, grain) if grain > 1 else (1, width)
+        return self.kv.stored_bytes((*outer, *rows))
 
 
 def group_blocks(blocks: list[Block]) -> tuple[BlockGroup, ...]:
@@ -136,7 +154,8 @@ def first_weights(model: Model) -> tuple[Tensor, ...]:
 def last_weights(model: Model) -> tuple[Tensor, ...]:
     """What the last stage holds beside its blocks: the final norm and the head (the embedding's storage when tied)."""
     alias = "embed_tokens.weight" if model.tied else None
-    head = Tensor(name="lm_head.weight", part="head", dims=_vocabulary(model), alias=alias)
+    dims = _vocabulary(model)
+    head = Tensor(name="lm_head.weight", part="head", dims=dims, quantized=not model.tied, alias=alias)
     return (*_norm("norm", model), head)
 
 

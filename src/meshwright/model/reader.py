@@ -14,14 +14,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, cast
 
-from meshwright.base.errors import ModelError, nearest, suggest
+from meshwright.base.errors import ModelError, nearest
 from meshwright.base.parse import build, read_json, read_text, read_toml
 from meshwright.base.registry import Registry
 from meshwright.base.result import Source
 from meshwright.model.config import Fields, shown
+from meshwright.model.description import read_description
 from meshwright.model.formats import PLAIN, find_plain
 from meshwright.model.model import Apart, Model
-from meshwright.model.quantization import SECTIONS
+from meshwright.model.quantization import KV_FIELDS, SECTIONS
+from meshwright.model.what_if import check_weights, with_formats
 
 FAMILIES: Final = Registry(kind="families", package="meshwright.model", folder="families", error=ModelError, number=2)
 CATALOG: Final = Registry(
@@ -34,42 +36,55 @@ _DTYPES: Final = ("dtype", "torch_dtype")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """A config that was found, the name to show for it, and its source when it is known."""
+    """A config (or a model described by its own fields) that was found, its name, and its source when it is known."""
 
     config: Mapping[str, Any]
     name: str
     source: Source | None = None
+    described: bool = False
 
 
-def read_model(name: str, *, weights: str | None = None, cache: Path | None = None, download: bool = False) -> Model:
-    """The model called `name`: a config.json, a folder with one, a catalog entry's TOML, or an id.
+def read_model(
+    name: str,
+    *,
+    weights: str | None = None,
+    kv: str | None = None,
+    cache: Path | None = None,
+    download: bool = False,
+) -> Model:
+    """The model called `name`: a config.json, a folder with one, a TOML (a catalog entry or a model), or an id.
 
-    weights: as in `read_config`.   cache: a folder laid out as `huggingface_hub` does, searched when given.
-    Raises MOD001 when the id is nowhere, MOD004 for a file of another kind, IO010..IO013 for one that cannot be read,
-    and the codes of `read_config`.
+    weights, kv: as in `read_config`.   cache: a folder laid out as `huggingface_hub` does, searched when given.
+    Raises MOD001 when the id is nowhere, MOD004 for a file of another kind, IO010..IO015 for one that cannot be read,
+    and the codes of `read_config` and of `checked_model`.
     """
     found = _locate(name, cache, download=download)
-    return replace(read_config(found.config, found.name, weights=weights), source=found.source)
+    if found.described:
+        return with_formats(read_description(found.config, found.name), weights, kv)
+    return replace(read_config(found.config, found.name, weights=weights, kv=kv), source=found.source)
 
 
-def read_config(config: Mapping[str, Any], name: str, *, weights: str | None = None) -> Model:
+def read_config(config: Mapping[str, Any], name: str, *, weights: str | None = None, kv: str | None = None) -> Model:
     """A `Model` from the fields of a `config.json`.
 
-    weights: bf16, fp16 or fp32, to load the model in that format, KV cache included, instead of the stated ones.
+    weights: bf16, fp16 or fp32, to load the model in that format, KV cache included, instead of the stated ones; or a
+    what-if format (fp8, int8, int4, mxfp4, nvfp4) for its matrices.   kv: a format of the cache instead of the stated.
     A config with a `text_config` is read as the text decoder inside; what stands beside it is named in `apart` and
-    `notes`. Raises MOD002 (unknown `model_type`), MOD003 (none), MOD005..MOD013 (fields), MOD020..MOD022 (formats).
+    `notes`. Raises MOD002 (unknown `model_type`), MOD003 (none), MOD005..MOD013 (fields), MOD020..MOD023 (formats).
     """
     known = FAMILIES.names()
     inner = config.get("text_config")
     if inner is None or config.get("model_type") in known:
-        return _read_decoder(config, name, known, weights)
+        return _read_decoder(config, name, known, weights, kv)
     if not isinstance(inner, dict):
         raise ModelError(6, f"text_config is {shown(inner)}", "give an object")
     text = _text_config(config, cast("dict[str, Any]", inner), known)
-    return _name_the_rest(config, text, _read_decoder(text, name, known, weights))
+    return _name_the_rest(config, text, _read_decoder(text, name, known, weights, kv))
 
 
-def _read_decoder(config: Mapping[str, Any], name: str, known: tuple[str, ...], weights: str | None) -> Model:
+def _read_decoder(
+    config: Mapping[str, Any], name: str, known: tuple[str, ...], weights: str | None, kv: str | None
+) -> Model:
     family = config.get("model_type")
     if not isinstance(family, str):
         cause = "the config has no model_type" if family is None else f"model_type is {shown(family)}"
@@ -78,23 +93,32 @@ def _read_decoder(config: Mapping[str, Any], name: str, known: tuple[str, ...], 
         cause = f"model_type {shown(family)} has no family file here (known: {', '.join(known)})"
         fix = "a file model/families/NAME.py, or an entry point `families.NAME` of group `meshwright`, makes it known"
         raise ModelError(2, cause, fix)
-    chosen, note = _choose_weights(config, weights)
+    chosen, note = _choose_weights(_choose_kv(config, kv), weights)
     fields = Fields(data=chosen, family=family, origin=f"transformers class default of {family}")
     model = cast("Model", FAMILIES.module(family).read(fields, name))
-    return replace(model, notes=(*model.notes, note)) if note else model
+    model = replace(model, notes=(*model.notes, note)) if note else model
+    return with_formats(model, None if weights in PLAIN else weights, kv)
+
+
+def _choose_kv(config: Mapping[str, Any], kv: str | None) -> Mapping[str, Any]:
+    """The config as if its quantization said nothing of the cache, when `kv` does."""
+    if kv is None:
+        return config
+    stated = {key: cast("dict[str, Any]", config[key]) for key in SECTIONS if isinstance(config.get(key), dict)}
+    return {**config, **{key: {**section, **dict.fromkeys(KV_FIELDS)} for key, section in stated.items()}}
 
 
 def _choose_weights(config: Mapping[str, Any], weights: str | None) -> tuple[Mapping[str, Any], str]:
-    """The config as if it were stored plain in `weights`, and a note when it says something else."""
+    """The config as if it were stored plain, in `weights` where that is plain, and a note when it says otherwise."""
     if weights is None:
         return config, ""
-    if weights not in PLAIN:
-        raise ModelError(20, f"--weights {weights}: not a plain weight format", suggest(weights, PLAIN))
+    check_weights(weights)
     settings = [cast("dict[str, object]", config[key]) for key in SECTIONS if isinstance(config.get(key), dict)]
     said = [config[key] for key in _DTYPES if config.get(key) is not None]
     stated: object = settings[0].get("quant_method") if settings else (*said, "bfloat16")[0]
-    chosen = {**config, **dict.fromkeys(_DTYPES, weights), **dict.fromkeys(SECTIONS)}
-    same = isinstance(stated, str) and find_plain(stated) == PLAIN[weights]
+    dtypes = dict.fromkeys(_DTYPES, weights) if weights in PLAIN else {}
+    same = isinstance(stated, str) and weights in PLAIN and find_plain(stated) == PLAIN[weights]
+    chosen = {**config, **dtypes, **dict.fromkeys(SECTIONS)}
     return chosen, "" if same else f"--weights {weights}: the config says {shown(stated)}"
 
 
@@ -177,11 +201,14 @@ def _read_file(file: Path, name: str) -> _Found:
 
 
 def _read_entry(text: str, place: str, *, key: str, name: str) -> _Found:
-    """A catalog entry: a table `source` with title, place and date, and a table `config`."""
+    """A catalog entry (a table `source` with title, place and date, and a table `config`), or a model's own fields."""
     entry = read_toml(text, place)
     source, config = entry.get("source"), entry.get("config")
+    if "groups" in entry and "config" not in entry:
+        return _Found(config=entry, name=name, described=True)
     if not isinstance(source, dict) or not isinstance(config, dict):
-        raise ModelError(4, f"{place} is no catalog entry", "give it a table [source] and a table [config]")
+        fix = "give it a table [source] and a table [config], or the fields of a model, [[groups]] among them"
+        raise ModelError(4, f"{place} is neither a catalog entry nor a model", fix)
     stated = {"key": key, **cast("dict[str, Any]", source)}
     return _Found(config=cast("dict[str, Any]", config), name=name, source=build(Source, stated, f"{place}: source"))
 

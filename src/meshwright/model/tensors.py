@@ -52,7 +52,8 @@ class Tensor:
     """One parameter, or one kind of state, of a block or of an end of the model.
 
     name: the Hugging Face parameter name below the block.   part: where `inspect` counts it.
-    dims: outermost first.   quantized: stored in the model's weight format rather than its plain one.
+    dims: outermost first.   quantized: a matrix, stored in the model's weight format where the quantization covers its
+    part.
     alias: the tensor whose storage this one shares when both lie on one rank (a tied head).
     """
 

@@ -21,6 +21,7 @@ from meshwright.layout.layouts import columns, table
 from meshwright.layout.ownership import local_sizes
 from meshwright.layout.rules import keeps_all
 from meshwright.model.feed_forwards import Experts
+from meshwright.model.formats import WHOLE
 from meshwright.model.model import block_weights
 from meshwright.system.facts import Facts
 from meshwright.workload.operators import operators
@@ -42,6 +43,8 @@ _MOST_STATE: Final = 2**61
 _MOST_WORKSPACE: Final = 2**60
 _MOST_COUNT: Final = 2**20
 _MOST_SCRATCH: Final = 2**40
+_CUT_BLOCKS: Final = "engines such as vLLM and SGLang refuse to load that"
+_CUT_GROUPS: Final = {"mxfp4": "engines such as vLLM pad each shard to whole groups, which is not counted"}
 
 
 def stated_system(system: System) -> System:
@@ -93,17 +96,17 @@ def rate_notes(model: Model, system: System) -> tuple[str, ...]:
 
 def block_warning(model: Model, layout: Layout) -> tuple[str, ...]:
     """A warning when a layout cuts the blocks that share a scale: most engines refuse to load such a shard."""
-    block = model.weights.block
-    if block is None:
-        return ()
     layouts = table([layout])
     for kind in range(len(model.kinds)):
         for tensor in block_weights(model, kind):
-            sizes = zip(tensor.dims[-2:], local_sizes(tensor, layouts)[-2:], block, strict=False)
+            block = model.format_of(tensor).block
+            sizes = (
+                () if block is None else zip(tensor.dims[-2:], local_sizes(tensor, layouts)[-2:], block, strict=True)
+            )
             for dim, local, width in sizes:
-                if tensor.quantized and local[0] % width and local[0] != dim.size:
+                if width != WHOLE and local[0] % width and local[0] != dim.size:
                     text = f"{layout.id} cuts {tensor.name} to {int(local[0])} of {dim.size}, not a multiple of its"
-                    return (f"{text} {width}-wide scale blocks: engines such as vLLM and SGLang refuse to load that",)
+                    return (f"{text} {width}-wide scale blocks: {_CUT_GROUPS.get(model.weights.name, _CUT_BLOCKS)}",)
     return ()
 
 

@@ -15,6 +15,7 @@ from meshwright.cost.estimate import (
     state_bytes,
     weight_bytes,
 )
+from meshwright.cost.memory import state_bytes_per_token
 from meshwright.cost.roofline import compute_s, mfu_share, read_over_compute_share, read_s
 from meshwright.layout.layouts import table
 from meshwright.model.feed_forwards import Experts
@@ -84,13 +85,12 @@ def layer_bytes(model: Model, context: Tokens) -> LayerBytes:
     attention = sum(size for part, size in sizes if part == "attention")
     total = sum(size for _, size in sizes)
     head = next(tensor for tensor in last_weights(model) if tensor.part == "head")
-    state = sum(tensor.elements for tensor in model.kinds[0].mixer.token_state())
     return LayerBytes(
         attention=attention,
         feed_forward=total - attention,
         layer=total,
         head=int(model.format_of(head).stored_bytes(head.shape)),
-        kv_read=int(decode(context, 1).attended(model.kinds[0].mixer.window)) * state * model.kv.bits // 8,
+        kv_read=int(decode(context, 1).attended(model.kinds[0].mixer.window)) * state_bytes_per_token(model, 0),
     )
 
 
@@ -101,7 +101,7 @@ def expert_call(  # noqa: PLR0917 - the shape of a layer
     weights = [
         item
         for item in Experts(experts=experts, top_k=top_k, intermediate=intermediate).weights(hidden)
-        if item.quantized
+        if item.part == "experts"
     ]
     one = sum(item.elements for item in weights) // experts
     distinct = distinct_experts(experts, top_k, rows)

@@ -156,7 +156,8 @@ _SUITED = {
     "--discipline": ("fifo", "continuous", "static"),
     "--expert-reads": ("expected", "full", "2", "3.5", "1", "inf", "gone.json"),
     "--prefill": ("cached", "between-steps", "between_steps"),
-    "--weights": ("bf16", "fp16", "fp32", "fp8"),
+    "--weights": ("bf16", "fp16", "fp32", "fp8", "int4", "nvfp4"),
+    "--kv": ("bf16", "fp8", "int8", "int4"),
     "--batch": ("1", "0", "64", "10000"),
 }
 _WORDS = (
@@ -167,7 +168,7 @@ _OPTIONS = (
     "--tpot", "--ttft", "--concurrency", "--expert-reads", "--prefill",
     "--discipline", "--all-reduce", "--weight-reads", "--workspace", "--reserve", "--shards",
     "--engine", "--objective", "--basis", "--layout", "--set",
-    "--weights", "--seed", "--batch", "--format", "-o", "--gone", "--TP", "---", "-x", "--set=", "--tp=2",
+    "--weights", "--kv", "--seed", "--batch", "--format", "-o", "--gone", "--TP", "---", "-x", "--set=", "--tp=2",
     "--context=4K", "-q",
 )  # fmt: skip
 _BOX = "name='x'\naccelerator='h100-sxm'\nnodes=1\ndevices_per_node=8\nscale_up='nvlink4'\n"

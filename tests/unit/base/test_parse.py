@@ -96,6 +96,33 @@ def test_wrong_data_is_refused_with_its_place(data, code, said):
     assert said in error.cause
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    radius: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Square:
+    side: int
+    filled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    shapes: tuple[Round | Square, ...]
+
+
+def test_a_table_is_the_member_of_a_union_whose_fields_it_names():
+    drawing = build(Drawing, {"shapes": [{"radius": 1}, {"filled": True, "side": 2}]}, "drawing")
+    assert drawing.shapes == (Round(radius=1), Square(side=2, filled=True))
+    with pytest.raises(FileError, match=r"drawing.shapes\[0\]: there is no field 'radius'") as caught:
+        build(Drawing, {"shapes": [{"radius": 1, "side": 2, "filled": True}]}, "drawing")
+    assert caught.value.code == "IO015"
+    with pytest.raises(FileError, match=r"drawing.shapes\[0\].side") as caught:
+        build(Drawing, {"shapes": [{"filled": True}]}, "drawing")
+    assert caught.value.code == "IO013"
+
+
 def test_zero_needs_no_unit():
     assert build(Thing, {"name": "x", "wait": 0}, "thing").wait == 0
 

@@ -117,24 +117,22 @@ def decoder(fields: Fields, name: str, *, hidden: int, vocab: int, blocks: list[
         cause = f"{fields.family}: per_layer_config gives single layers shapes of their own, which are not read"
         raise ModelError(13, cause, "leave it out to plan with the same shapes in every layer")
     plain = _read_plain(fields)
-    weights, notes = read_quantization(fields, plain)
-    return check_size(
-        Model(
-            name=name,
-            family=fields.family,
-            hidden=hidden,
-            vocab=vocab,
-            tied=fields.flag("tie_word_embeddings", default=False),
-            groups=group_blocks(blocks),
-            max_positions=fields.integer("max_position_embeddings", default=positions),
-            rope=_read_rope(fields),
-            weights=weights,
-            plain=plain,
-            kv=plain,
-            defaulted=tuple(fields.defaulted),
-            notes=(*fields.notes, *notes),
-        )
+    model = Model(
+        name=name,
+        family=fields.family,
+        hidden=hidden,
+        vocab=vocab,
+        tied=fields.flag("tie_word_embeddings", default=False),
+        groups=group_blocks(blocks),
+        max_positions=fields.integer("max_position_embeddings", default=positions),
+        rope=_read_rope(fields),
+        weights=plain,
+        plain=plain,
+        kv=plain,
+        defaulted=tuple(fields.defaulted),
+        notes=tuple(fields.notes),
     )
+    return check_size(read_quantization(fields, model))
 
 
 def _read_plain(fields: Fields) -> Format:
