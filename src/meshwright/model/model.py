@@ -14,7 +14,7 @@ from typing import Literal
 from meshwright.base.errors import ModelError
 from meshwright.base.result import Defaulted, Source
 from meshwright.model.feed_forwards import FeedForward
-from meshwright.model.formats import BF16, Format
+from meshwright.model.formats import BF16, FP32, Format
 from meshwright.model.mixers import Mixer
 from meshwright.model.tensors import PARTS, Dim, Tensor
 
@@ -103,6 +103,8 @@ class Model:
 
     def format_of(self, tensor: Tensor) -> Format:
         """The format a weight is stored in."""
+        if tensor.fp32:
+            return FP32
         return self.weights if tensor.quantized else self.plain
 
 

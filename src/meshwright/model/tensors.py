@@ -53,6 +53,7 @@ class Tensor:
 
     name: the Hugging Face parameter name below the block.   part: where `inspect` counts it.
     dims: outermost first.   quantized: stored in the model's weight format rather than its plain one.
+    fp32: stored in fp32 whatever the model's formats.
     alias: the tensor whose storage this one shares when both lie on one rank (a tied head).
     """
 
@@ -60,6 +61,7 @@ class Tensor:
     part: Part
     dims: tuple[Dim, ...]
     quantized: bool = False
+    fp32: bool = False
     alias: str | None = None
 
     @property
