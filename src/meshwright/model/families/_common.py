@@ -94,7 +94,7 @@ def read_spaced_windows(fields: Fields, layers: int, *, size: int | None, step: 
         return read_windows(fields, layers, size=size)
     sliding = [bool((layer + 1) % step) for layer in range(layers)]
     if size is None and True in sliding:
-        cause = f"{fields.family}: sliding_window is null, and all but every {step}th layer slide"
+        cause = f"{fields.family}: sliding_window is null, and some layers slide"
         raise ModelError(9, cause, f"give sliding_window, or layer_types with {_FULL} only")
     return [size if slides else None for slides in sliding]
 

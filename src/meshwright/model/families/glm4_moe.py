@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from meshwright.model.config import Fields
 
 _BUFFERS: Final = "e_score_correction_bias, one a routed expert: fp32 beside the parameters, its bytes are not counted"
-_MTP: Final = "layers that predict further tokens are not planned; the embedding and the head that they share count once"
+_MTP: Final = (
+    "layers that predict further tokens are not planned; the embedding and the head that they share count once"
+)
 _MTP_NORMS: Final = 3
 
 
@@ -52,10 +54,14 @@ def read(fields: Fields, name: str) -> Model:
 
 
 def _read_predictors(fields: Fields) -> int:
-    """How many layers predict further tokens. Raises MOD012 beyond what any model has."""
-    count = fields.integer("num_nextn_predict_layers", "num_mtp_layers", default=1, least=0)
+    """How many layers predict further tokens; null is none. Raises MOD012 beyond what any model has."""
+    name, alias = "num_nextn_predict_layers", "num_mtp_layers"
+    said = alias if alias in fields.data and name not in fields.data else name
+    if said in fields.data and fields.data[said] is None:
+        return 0
+    count = fields.integer(said, default=1, least=0)
     if count > MOST_LAYERS:
-        raise ModelError(12, f"num_nextn_predict_layers is {count}", f"give at most {MOST_LAYERS}")
+        raise ModelError(12, f"{said} is {count}", f"give at most {MOST_LAYERS}")
     return count
 
 
