@@ -170,6 +170,14 @@ def test_dp_shard_cuts_experts_over_what_their_own_view_leaves_of_it(layout, sha
     assert (copies_of(tensor, layout, "parameters") == where.copies).all()
 
 
+def test_a_bias_behind_the_experts_is_repeated_where_their_width_is_cut():
+    dims = (Dim(role="experts", size=16), Dim(role="hidden", size=3))
+    bias = Tensor(name="down.bias", part="experts", dims=dims)
+    where = placement(bias, Layout(tp=4, dp_replicate=2, ep=2, etp=2))
+    assert where.shards == ({"ep": 2}, {})
+    assert where.replicated_on == {"etp": 2, "expert_replicas": 2}
+
+
 def test_sp_shards_positions_over_tp_where_tp_cuts_nothing_else():
     rows = (Dim(role="samples", size=2), Dim(role="positions", size=16))
     hidden = Tensor(name="hidden", part="norms", dims=(*rows, Dim(role="hidden", size=8)))

@@ -34,7 +34,7 @@ class Attention:
         return "full_attention" if self.window is None else "sliding_attention"
 
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
-        """q, k, v, o projections, their biases, sinks, q/k norms; matrices are [out, in] as Hugging Face stores them."""
+        """q, k, v, o projections, biases, sinks, q/k norms; matrices are [out, in] as Hugging Face stores them."""
         width = self.head_dim * (2 if self.output_gate else 1)
         queries = Dim(role="heads", size=self.heads * width, grain=width)
         values = Dim(role="heads", size=self.heads * self.head_dim, grain=self.head_dim)
