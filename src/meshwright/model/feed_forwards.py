@@ -33,7 +33,7 @@ class Experts:
     """A mixture of `experts`, of which each token visits `top_k`; `shared` works on every token beside them.
 
     shared_gate: a learned weight of the shared expert's output, counted with the router.   bias: on the matrices of
-    the experts.   router_bias: on the router.   router_fp32: its matrix is stored in fp32 whatever the other formats.
+    the experts.   router_bias: on the router.   router_fp32: its matrix is stored in fp32, whatever the plain format.
     """
 
     experts: int

@@ -103,9 +103,9 @@ class Model:
 
     def format_of(self, tensor: Tensor) -> Format:
         """The format a weight is stored in."""
-        if tensor.fp32:
-            return FP32
-        return self.weights if tensor.quantized else self.plain
+        if tensor.quantized:
+            return self.weights
+        return FP32 if tensor.fp32 else self.plain
 
 
 def group_blocks(blocks: list[Block]) -> tuple[BlockGroup, ...]:

@@ -53,7 +53,7 @@ class Tensor:
 
     name: the Hugging Face parameter name below the block.   part: where `inspect` counts it.
     dims: outermost first.   quantized: stored in the model's weight format rather than its plain one.
-    fp32: stored in fp32 whatever the model's formats.
+    fp32: stored in fp32 where it is not quantized, whatever the plain format.
     alias: the tensor whose storage this one shares when both lie on one rank (a tied head).
     """
 
