@@ -53,8 +53,9 @@ def mixers(draw: DrawFn) -> Attention:
         window=draw(st.sampled_from([None, 3, 40])),
         qkv_bias=draw(st.booleans()),
         out_bias=draw(st.booleans()),
-        qk_norm=draw(st.sampled_from(["none", "head"])),
+        qk_norm=draw(st.sampled_from(["none", "head", "full"])),
         output_gate=draw(st.booleans()),
+        sinks=draw(st.booleans()),
     )
 
 
@@ -73,6 +74,9 @@ def mixtures(draw: DrawFn) -> Experts:
         gated=draw(st.booleans()),
         shared=draw(st.none() | denses()),
         shared_gate=draw(st.booleans()),
+        bias=draw(st.booleans()),
+        router_bias=draw(st.booleans()),
+        router_fp32=draw(st.booleans()),
     )
 
 

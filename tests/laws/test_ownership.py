@@ -89,11 +89,21 @@ def test_slices_that_meet_in_one_product_match_on_every_rank(data):
             assert (query.start, query.stop) == (wide * out.start, wide * out.stop)
             needed = {index // width // (heads // kv_heads) for index in out}
             assert {index // width for index in held("self_attn.k_proj", 0)} == needed
+            heads_held = range(out.start // width, out.stop // width)
+            if block.mixer.sinks:
+                assert held("self_attn.sinks", 0) == heads_held
+            if block.mixer.qk_norm == "full":
+                assert held("self_attn.q_norm", 0) == out
+                assert held("self_attn.k_norm", 0) == held("self_attn.k_proj", 0)
             prefix = "mlp.experts" if "mlp.experts.up_proj" in named else "mlp"
             lead = 1 if prefix == "mlp.experts" else 0
             assert held(f"{prefix}.up_proj", lead) == held(f"{prefix}.down_proj", lead + 1)
             if lead:
                 assert held(f"{prefix}.up_proj", 0) == held(f"{prefix}.down_proj", 0)
+            if f"{prefix}.up_proj.bias" in named:
+                rows = [held(f"{prefix}.up_proj", dim) for dim in range(lead + 1)]
+                assert [held(f"{prefix}.up_proj.bias", dim) for dim in range(lead + 1)] == rows
+                assert held(f"{prefix}.down_proj.bias", lead) == range(model.hidden)
 
 
 @settings(max_examples=40)
@@ -158,6 +168,14 @@ def test_dp_shard_cuts_experts_over_what_their_own_view_leaves_of_it(layout, sha
     where = placement(tensor, layout)
     assert (where.shards[0], where.replicated_on) == (shards, copies)
     assert (copies_of(tensor, layout, "parameters") == where.copies).all()
+
+
+def test_a_bias_behind_the_experts_is_repeated_where_their_width_is_cut():
+    dims = (Dim(role="experts", size=16), Dim(role="hidden", size=3))
+    bias = Tensor(name="down.bias", part="experts", dims=dims)
+    where = placement(bias, Layout(tp=4, dp_replicate=2, ep=2, etp=2))
+    assert where.shards == ({"ep": 2}, {})
+    assert where.replicated_on == {"etp": 2, "expert_replicas": 2}
 
 
 def test_sp_shards_positions_over_tp_where_tp_cuts_nothing_else():

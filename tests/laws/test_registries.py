@@ -11,12 +11,13 @@ import pytest
 
 from meshwright.base.result import Basis
 from meshwright.model.model import parameter_bytes
-from meshwright.model.reader import CATALOG, read_model
+from meshwright.model.reader import CATALOG
 from meshwright.system.accelerator import ACCELERATORS, read_accelerator
 from meshwright.system.calibrations import CALIBRATIONS, calibrations
 from meshwright.system.facts import Fact
 from meshwright.system.link import LINKS, ports_bytes_per_s, read_link
 from meshwright.system.system import SYSTEMS, read_system
+from tests.unit.model.configs import read_entry
 
 QUANTITY = re.compile(r"^[\d.]+ ?[A-Za-z]+(/s)?$")
 
@@ -76,7 +77,7 @@ def test_a_system_loads_and_doubles(name):
 
 @pytest.mark.parametrize("name", CATALOG.names())
 def test_a_model_loads_with_its_source(name):
-    found = read_model(name.replace("--", "/"))
+    found = read_entry(name)
     assert found.source is not None
     assert found.source.read
     assert parameter_bytes(found)["total"] > 0

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from meshwright.model.reader import CATALOG, read_config
 from meshwright.scenarios.inspect import kv_bytes_per_token
-from tests.oracle.transformers_models import FAMILIES, FULL_CONFIGS, cached, config_of, random_config, seeded, windows
+from tests.oracle.transformers_models import (
+    FAMILIES,
+    FULL_CONFIGS,
+    cached,
+    config_of,
+    decoder_config,
+    random_config,
+    seeded,
+    windows,
+)
 
 TOKENS = 9
 EXAMPLES = 300  # a family, in the campaign
@@ -32,7 +41,7 @@ def assert_caches_agree(config, tokens=TOKENS):
 
 @pytest.mark.parametrize("entry", CATALOG.names())
 def test_windows_of_every_catalog_entry_are_those_of_its_cache(entry):
-    config = tomllib.loads(CATALOG.text(entry))["config"]
+    config = decoder_config(tomllib.loads(CATALOG.text(entry))["config"])
     assert [mixer.window for mixer in mixers(config)] == windows(config)
 
 

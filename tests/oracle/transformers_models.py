@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
+from transformers.modeling_layers import MtpModel
 from transformers.utils import logging
 
 from meshwright.model.tensors import PARTS
@@ -20,16 +21,34 @@ if TYPE_CHECKING:
 
 logging.set_verbosity_error()
 
-FAMILIES: Final = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
+FAMILIES: Final = (
+    "gemma2",
+    "gemma3_text",
+    "glm4_moe",
+    "gpt_oss",
+    "granite",
+    "llama",
+    "mistral",
+    "mixtral",
+    "olmo2",
+    "phi3",
+    "qwen2",
+    "qwen3",
+    "qwen3_moe",
+)
 _PART_OF_NAME: Final = {
     r"model\.embed_tokens\.weight": "embedding",
     r"lm_head\.weight": "head",
     r"model\.norm\.weight": "norms",
-    r"layers\.\d+\.(input_layernorm|post_attention_layernorm|self_attn\.[qk]_norm)\.weight": "norms",
-    r"layers\.\d+\.self_attn\.[qkvo]_proj\.(weight|bias)": "attention",
-    r"layers\.\d+\.mlp\.(gate|up|down)_proj\.(weight|bias)": "feed_forward",
+    r"layers\.\d+\.(input|post_attention|pre_feedforward|post_feedforward)_layernorm\.weight": "norms",
+    r"layers\.\d+\.self_attn\.[qk]_norm\.weight": "norms",
+    r"layers\.\d+\.self_attn\.([qkvo]|qkv)_proj\.(weight|bias)": "attention",
+    r"layers\.\d+\.self_attn\.sinks": "attention",
+    r"layers\.\d+\.mlp\.(gate|up|down|gate_up)_proj\.(weight|bias)": "feed_forward",
     r"layers\.\d+\.mlp\.gate\.weight": "router",
-    r"layers\.\d+\.mlp\.experts\.(gate_up|down)_proj": "experts",
+    r"layers\.\d+\.mlp\.router\.(weight|bias)": "router",
+    r"layers\.\d+\.mlp\.experts\.(gate_up|down)_proj(_bias)?": "experts",
+    r"layers\.\d+\.mlp\.shared_experts\.(gate|up|down)_proj\.weight": "experts",
 }
 
 # Class defaults divide these sizes, so that each field can be left out in turn.
@@ -44,9 +63,39 @@ _SIZES: Final = {
     "max_position_embeddings": 512,
     "tie_word_embeddings": True,
 }
+_EVEN_HEADS: Final = {"llama", "gemma2", "gemma3_text"}  # these want the heads to divide the hidden size
 _YARN: Final = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 _QWEN_WINDOW: Final = {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}
 FULL_CONFIGS: Final[dict[str, dict[str, Any]]] = {
+    "gemma2": {**_SIZES, "num_key_value_heads": 2, "sliding_window": 6, "attention_bias": True},
+    "gemma3_text": {
+        **_SIZES,
+        "num_key_value_heads": 2,
+        "sliding_window": 6,
+        "sliding_window_pattern": 2,
+        "attention_bias": True,
+    },
+    "glm4_moe": {
+        **_SIZES,
+        "attention_bias": True,
+        "use_qk_norm": True,
+        "moe_intermediate_size": 24,
+        "n_routed_experts": 12,
+        "n_shared_experts": 2,
+        "num_experts_per_tok": 3,
+        "first_k_dense_replace": 2,
+        "num_nextn_predict_layers": 2,
+    },
+    "gpt_oss": {
+        **_SIZES,
+        "sliding_window": 6,
+        "attention_bias": False,
+        "num_local_experts": 12,
+        "num_experts_per_tok": 3,
+    },
+    "granite": {**_SIZES, "attention_bias": True, "mlp_bias": True},
+    "olmo2": {**_SIZES, "attention_bias": True},
+    "phi3": {**_SIZES, "sliding_window": 6},
     "llama": {**_SIZES, "attention_bias": True, "mlp_bias": True},
     "mistral": {**_SIZES, "sliding_window": 6},
     "mixtral": {**_SIZES, "sliding_window": 6, "num_local_experts": 12, "num_experts_per_tok": 3},
@@ -69,7 +118,13 @@ FULL_CONFIGS: Final[dict[str, dict[str, Any]]] = {
 def config_of(config: Mapping[str, Any]) -> PreTrainedConfig:
     """The configuration class of a `model_type`, made from the other fields as `from_pretrained` makes it."""
     fields = deepcopy({key: value for key, value in config.items() if key != "model_type"})  # they complete it in place
+    fields.setdefault("pad_token_id", None)  # a class default lies beyond a small vocabulary
     return AutoConfig.for_model(config["model_type"], **fields)
+
+
+def decoder_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of the text decoder, in whatever it is wrapped, without its quantization."""
+    return {key: value for key, value in config.get("text_config", config).items() if key != "quantization_config"}
 
 
 def build(config: Mapping[str, Any], **options: Any) -> PreTrainedModel:
@@ -86,10 +141,16 @@ def counts(model: PreTrainedModel) -> dict[str, int]:
     return {"total": sum(found.values()), **found}
 
 
-def persistent_buffers(model: PreTrainedModel) -> list[str]:
-    """Names in the state dict that are no parameters."""
+def buffer_elements(model: PreTrainedModel) -> int:
+    """Elements in the state dict that are no parameters."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    return sorted(set(model.state_dict()) - parameters)
+    return sum(tensor.numel() for name, tensor in model.state_dict().items() if name not in parameters)
+
+
+def predictor_parameters(model: PreTrainedModel, count: int) -> int:
+    """Parameters of the `count` layers that predict further tokens, beside the embedding and the head they share."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in MtpModel(model, count).layers.parameters())
 
 
 def windows(config: Mapping[str, Any]) -> list[int | None]:
@@ -122,7 +183,7 @@ def random_config(family: str, rng: Random) -> dict[str, Any]:
     heads = kv_heads * rng.randint(1, 6)
     hidden = heads * 2 * rng.randint(1, 6)
     own_width = rng.random() < 0.7
-    if own_width and family != "llama":  # that class wants the heads to divide the hidden size
+    if own_width and family not in _EVEN_HEADS:
         hidden += rng.randint(0, 9)
     layers = rng.randint(1, 6)
     config: dict[str, Any] = {
@@ -142,6 +203,47 @@ def random_config(family: str, rng: Random) -> dict[str, Any]:
         config["head_dim"] = 2 * rng.randint(1, 12)
         config["rope_scaling"] = rng.choice([None, dict(_YARN)])  # yarn fails in MixtralConfig without a head_dim
     return {**config, **_FAMILY_FIELDS[family](rng, layers)}
+
+
+def _gemma2(rng: Random, layers: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"attention_bias": rng.random() < 0.5, "sliding_window": rng.randint(2, 64)}
+    if rng.random() < 0.4:
+        found["layer_types"] = rng.choices(["full_attention", "sliding_attention"], k=layers)
+    return found
+
+
+def _gemma3_text(rng: Random, layers: int) -> dict[str, Any]:
+    return {**_gemma2(rng, layers), "sliding_window_pattern": rng.randint(1, 7)}
+
+
+def _glm4_moe(rng: Random, layers: int) -> dict[str, Any]:
+    experts = rng.randint(2, 9)  # its router ranks the best two of a group
+    return {
+        "head_dim": 4 * rng.randint(1, 6),  # half of it is turned, in pairs
+        "attention_bias": rng.random() < 0.5,
+        "use_qk_norm": rng.random() < 0.5,
+        "moe_intermediate_size": rng.randint(1, 60),
+        rng.choice(["n_routed_experts", "num_local_experts"]): experts,
+        "n_shared_experts": rng.randint(1, 3),
+        "num_experts_per_tok": rng.randint(1, experts),
+        "first_k_dense_replace": rng.randint(0, layers + 1),
+        rng.choice(["num_nextn_predict_layers", "num_mtp_layers"]): rng.randint(0, 3),
+    }
+
+
+def _gpt_oss(rng: Random, layers: int) -> dict[str, Any]:
+    experts = rng.randint(1, 9)
+    name = rng.choice(["num_local_experts", "num_experts"])
+    return {**_gemma2(rng, layers), name: experts, "num_experts_per_tok": rng.randint(1, experts)}
+
+
+def _olmo2(rng: Random, layers: int) -> dict[str, Any]:
+    del layers
+    return {"attention_bias": rng.random() < 0.5}
+
+
+def _phi3(rng: Random, layers: int) -> dict[str, Any]:
+    return {**_mistral(rng, layers), "rope_scaling": None}  # its longrope wants a factor a pair
 
 
 def _llama(rng: Random, layers: int) -> dict[str, Any]:
@@ -189,6 +291,13 @@ def _qwen3_moe(rng: Random, layers: int) -> dict[str, Any]:
 
 
 _FAMILY_FIELDS: Final = {
+    "gemma2": _gemma2,
+    "gemma3_text": _gemma3_text,
+    "glm4_moe": _glm4_moe,
+    "gpt_oss": _gpt_oss,
+    "granite": _llama,
+    "olmo2": _olmo2,
+    "phi3": _phi3,
     "llama": _llama,
     "mistral": _mistral,
     "mixtral": _mixtral,

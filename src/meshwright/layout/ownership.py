@@ -101,7 +101,8 @@ def placement(tensor: Tensor, layout: Layout, state: State = "parameters") -> Pl
     parts = {axis: int(np.prod([1, *(dim.get(axis, 1) for dim in shards)])) for axis in (*_STAGE_AXES, *EXPERT_AXES)}
     if _has_experts(tensor):
         ranks = stage_ranks(layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp)
-        copies = {"expert_replicas": ranks // (layout.ep * layout.etp * parts["dp_shard"])}
+        copies = {axis: getattr(layout, axis) // parts[axis] for axis in EXPERT_AXES}
+        copies["expert_replicas"] = ranks // (layout.ep * layout.etp * parts["dp_shard"])
     else:
         copies = {axis: getattr(layout, axis) // parts[axis] for axis in _STAGE_AXES}
     kept = tuple({axis: ways for axis, ways in dim.items() if ways > 1} for dim in shards)

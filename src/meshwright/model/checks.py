@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 MOST_LAYERS: Final = 10_000
 MOST_PARAMETERS: Final = 10**16
-_MOST_BITS: Final = 64
+_MOST: Final = {"bits": 64, "word_bits": 64, "parameters": MOST_PARAMETERS}
 _MAY_BE_ZERO: Final = frozenset({"scale_bytes", "parameters"})
-_OF_BITS: Final = frozenset({"bits", "word_bits"})
 
 
 def checked_model(model: Model, what: str) -> Model:
@@ -30,7 +29,7 @@ def checked_model(model: Model, what: str) -> Model:
         name = path.rpartition(".")[2]
         if ".rope." in path and math.isfinite(value):
             continue  # only reported
-        least, most = 0 if name in _MAY_BE_ZERO else 1, _MOST_BITS if name in _OF_BITS else LARGEST
+        least, most = 0 if name in _MAY_BE_ZERO else 1, _MOST.get(name, LARGEST)
         if not (isinstance(value, int) and least <= value <= most):
             raise ModelError(14, f"{path} is {value}", f"give a whole number from {least} to {most}")
     if not 1 <= model.layers <= MOST_LAYERS:

@@ -32,7 +32,8 @@ class Dense:
 class Experts:
     """A mixture of `experts`, of which each token visits `top_k`; `shared` works on every token beside them.
 
-    shared_gate: a learned weight of the shared expert's output, counted with the router.
+    shared_gate: a learned weight of the shared expert's output, counted with the router.   bias: on the matrices of
+    the experts.   router_bias: on the router.   router_fp32: its matrix is stored in fp32, whatever the plain format.
     """
 
     experts: int
@@ -41,18 +42,33 @@ class Experts:
     gated: bool = True
     shared: Dense | None = None
     shared_gate: bool = False
+    bias: bool = False
+    router_bias: bool = False
+    router_fp32: bool = False
 
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
-        """Router [experts, in], expert matrices [experts, out, in], and the shared expert with its gate [1, in]."""
+        """Router [experts, in], expert matrices [experts, out, in], and the shared expert with its gate [1, in].
+
+        A bias has the shape of its matrix without the last dim.
+        """
         plain = Dim(role="hidden", size=hidden)
         count = Dim(role="experts", size=self.experts)
         width = Dim(role="expert_intermediate", size=self.intermediate)
         routes = Dim(role="routes", size=self.experts)
-        found = [Tensor(name="mlp.gate.weight", part="router", dims=(routes, plain), quantized=True)]
+        shapes = _projections(width, plain, gated=self.gated)
+        dims = (routes, plain)
+        found = [Tensor(name="mlp.gate.weight", part="router", dims=dims, quantized=True, fp32=self.router_fp32)]
         found += [
             Tensor(name=f"mlp.experts.{key}.weight", part="experts", dims=(count, *dims), quantized=True)
-            for key, dims in _projections(width, plain, gated=self.gated).items()
+            for key, dims in shapes.items()
         ]
+        if self.router_bias:
+            found.append(Tensor(name="mlp.gate.bias", part="router", dims=(routes,)))
+        if self.bias:
+            found += [
+                Tensor(name=f"mlp.experts.{key}.bias", part="experts", dims=(count, dims[0]))
+                for key, dims in shapes.items()
+            ]
         if self.shared is not None:
             found += self.shared.weights(hidden, "mlp.shared_expert", "experts")
         if self.shared_gate:

@@ -13,8 +13,9 @@ class Attention:
     """Grouped-query attention (heads == kv_heads is multi-head, kv_heads == 1 is multi-query).
 
     window: positions a token may look back at, itself included; None is all of them.
-    qkv_bias, out_bias: biases on q, k and v, and on o.   qk_norm: a norm of width head_dim on queries and keys.
-    output_gate: q_proj also makes a gate, twice as wide.
+    qkv_bias, out_bias: biases on q, k and v, and on o.   qk_norm: a norm on queries and keys, of width head_dim
+    ("head") or over all heads together ("full").   output_gate: q_proj also makes a gate, twice as wide.
+    sinks: a learned score of each query head, which softmax weighs beside the positions.
     """
 
     heads: int
@@ -23,8 +24,9 @@ class Attention:
     window: int | None = None
     qkv_bias: bool = False
     out_bias: bool = False
-    qk_norm: Literal["none", "head"] = "none"
+    qk_norm: Literal["none", "head", "full"] = "none"
     output_gate: bool = False
+    sinks: bool = False
 
     @property
     def kind(self) -> str:
@@ -32,7 +34,7 @@ class Attention:
         return "full_attention" if self.window is None else "sliding_attention"
 
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
-        """q, k, v, o projections with biases and q/k norms; matrices are [out, in] as Hugging Face stores them."""
+        """q, k, v, o projections, biases, sinks, q/k norms; matrices are [out, in] as Hugging Face stores them."""
         width = self.head_dim * (2 if self.output_gate else 1)
         queries = Dim(role="heads", size=self.heads * width, grain=width)
         values = Dim(role="heads", size=self.heads * self.head_dim, grain=self.head_dim)
@@ -44,9 +46,13 @@ class Attention:
             found += [_vector(f"self_attn.{name}.bias", "attention", out) for name, out in inputs.items()]
         if self.out_bias:
             found.append(_vector("self_attn.o_proj.bias", "attention", plain))
-        if self.qk_norm == "head":
+        if self.sinks:
+            found.append(_vector("self_attn.sinks", "attention", Dim(role="heads", size=self.heads)))
+        if self.qk_norm != "none":
             normed = Dim(role="head_dim", size=self.head_dim)
-            found += [_vector(f"self_attn.{name}.weight", "norms", normed) for name in ("q_norm", "k_norm")]
+            widths = (normed, normed) if self.qk_norm == "head" else (values, keys)
+            names = zip(("q_norm", "k_norm"), widths, strict=True)
+            found += [_vector(f"self_attn.{name}.weight", "norms", width) for name, width in names]
         return tuple(found)
 
     def token_state(self) -> tuple[Tensor, ...]:

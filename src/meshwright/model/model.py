@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 from meshwright.base.errors import ModelError
 from meshwright.base.result import Defaulted, Source
 from meshwright.model.feed_forwards import FeedForward
-from meshwright.model.formats import BF16, Format
+from meshwright.model.formats import BF16, FP32, Format
 from meshwright.model.mixers import Mixer
 from meshwright.model.tensors import PARTS, Dim, Part, Tensor
 
@@ -110,7 +110,9 @@ class Model:
 
     def format_of(self, tensor: Tensor) -> Format:
         """The format a weight is stored in."""
-        return self.weights if tensor.quantized and tensor.part in self.quantized_parts else self.plain
+        if tensor.quantized and tensor.part in self.quantized_parts:
+            return self.weights
+        return FP32 if tensor.fp32 else self.plain
 
     def cached_bytes(self, tensor: Tensor, sizes: Sequence[int | Ints]) -> int | Ints:
         """Bytes of a piece of per-position state with these dims; a scale of the format is for one head of a position.

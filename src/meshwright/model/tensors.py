@@ -53,7 +53,7 @@ class Tensor:
 
     name: the Hugging Face parameter name below the block.   part: where `inspect` counts it.
     dims: outermost first.   quantized: a matrix, stored in the model's weight format where the quantization covers its
-    part.
+    part.   fp32: stored in fp32 where it is not quantized, whatever the plain format.
     alias: the tensor whose storage this one shares when both lie on one rank (a tied head).
     """
 
@@ -61,6 +61,7 @@ class Tensor:
     part: Part
     dims: tuple[Dim, ...]
     quantized: bool = False
+    fp32: bool = False
     alias: str | None = None
 
     @property

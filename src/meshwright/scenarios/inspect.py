@@ -10,7 +10,8 @@ from meshwright.base.units import Tokens, show_bytes
 from meshwright.cost.memory import state_bytes_per_token
 from meshwright.job.serve import MOST_SESSIONS, MOST_TOKENS, check_range
 from meshwright.layout.ownership import AXIS_OF_ROLE
-from meshwright.model.model import Model, format_bytes, parameter_bytes, parameter_counts
+from meshwright.model.feed_forwards import Experts
+from meshwright.model.model import Model, block_weights, format_bytes, parameter_bytes, parameter_counts
 from meshwright.scenarios._shared import NO_TOKENS, sources_of, stated_model
 from meshwright.workload.attention import score_flops
 from meshwright.workload.batches import Batch, decode, prefill
@@ -104,11 +105,13 @@ def prefill_flops(model: Model, tokens: int) -> float:
 
 def active_parameters(model: Model) -> int:
     """Parameters one token meets: all but the experts that it does not visit; the embedding counts once."""
-    idle = sum(
-        item.count * item.weights[0].elements * (item.experts - item.top_k) // item.experts
-        for item in operators(model)
-        if item.rows == "routed"
-    )
+    idle = 0
+    for kind, (block, count) in enumerate(zip(model.kinds, model.kind_counts, strict=True)):
+        layer = block.feed_forward
+        if isinstance(layer, Experts):
+            routed = [item for item in block_weights(model, kind) if item.dims[0].role == "experts"]
+            elements = sum(item.elements for item in routed)
+            idle += count * elements * (layer.experts - layer.top_k) // layer.experts
     return parameter_counts(model)["total"] - idle
 
 

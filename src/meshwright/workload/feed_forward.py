@@ -33,7 +33,7 @@ class Product:
 
 def products(layer: FeedForward) -> tuple[Product, ...]:
     """The products of a layer, by parameter name; every token goes through all that are not routed."""
-    matrices = [tensor for tensor in layer.weights(hidden=1) if len(tensor.dims) > 1]
+    matrices = [tensor for tensor in layer.weights(hidden=1) if tensor.name.endswith(".weight")]
     if isinstance(layer, Dense):
         return tuple(Product(name=_name(tensor)) for tensor in matrices)
     return tuple(

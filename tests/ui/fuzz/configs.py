@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import meshwright
+from meshwright.model.reader import FAMILIES
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
 _DATA = Path(meshwright.__file__).parent / "model" / "data"
-_FAMILIES = ("llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral")
+_FAMILIES = FAMILIES.names()
 _TREE_FIELDS = ("rope_scaling", "rope_parameters", "quantization_config", "compression_config", "text_config")
 _ODD: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 3, 7, 8, 100, 4096, 2**31, 2**53, 2**63, 2**64, 10**9, 10**12, 10**18, 10**30,

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from meshwright.base.errors import ModelError
-from meshwright.model.reader import read_config
+from meshwright.model.reader import read_config, read_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from meshwright.model.model import Model
 
 LLAMA = {
     "model_type": "llama",
@@ -37,6 +39,17 @@ QWEN3_MOE = {
     "mlp_only_layers": [],
     "use_sliding_window": False,
 }
+
+
+def read_entry(entry: str) -> Model:
+    """A catalog entry by its file's name; in bf16 where the format it is stored in is not read."""
+    name = entry.replace("--", "/")
+    try:
+        return read_model(name)
+    except ModelError as error:
+        if error.code != "MOD021":
+            raise
+        return read_model(name, weights="bf16")
 
 
 def without(config: Mapping[str, Any], *fields: str) -> dict[str, Any]:

@@ -12,7 +12,17 @@ from meshwright.base import registry
 from meshwright.base.errors import FileError, ModelError
 from meshwright.model.model import parameter_counts
 from meshwright.model.reader import CATALOG, FAMILIES, read_model
+from tests.unit.model.configs import read_entry
 
+# What the published config leaves to the class.
+SPARSE = {
+    "google--gemma-3-12b-it": {
+        "vocab_size",
+        "sliding_window_pattern",
+        "tie_word_embeddings",
+        "max_position_embeddings",
+    },
+}
 ENTRY = """
 [source]
 title = "a model of ours"
@@ -67,7 +77,7 @@ def acme(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("entry", CATALOG.names())
 def test_a_catalog_entry_says_where_and_when_it_was_read(entry):
-    source = read_model(entry.replace("--", "/")).source
+    source = read_entry(entry).source
     assert source.key == entry
     assert source.title
     assert source.place
@@ -76,15 +86,28 @@ def test_a_catalog_entry_says_where_and_when_it_was_read(entry):
 
 @pytest.mark.parametrize("entry", CATALOG.names())
 def test_a_catalog_entry_leaves_no_size_to_a_default(entry):
-    taken = {item.field for item in read_model(entry.replace("--", "/")).defaulted}
-    assert taken <= {
+    taken = {item.field for item in read_entry(entry).defaulted}
+    assert taken - SPARSE.get(entry, set()) <= {
         "head_dim",
         "attention_bias",
         "mlp_bias",
         "sliding_window",
+        "layer_types",
         "decoder_sparse_step",
         "use_sliding_window",
+        "torch_dtype",
     }
+
+
+def test_only_formats_that_are_not_read_keep_an_entry_from_being_read_as_it_is():
+    refused = {}
+    for entry in CATALOG.names():
+        try:
+            read_model(entry.replace("--", "/"))
+        except ModelError as error:
+            refused[entry] = (error.code, "--weights bf16" in error.fix)
+    assert set(refused) <= {"openai--gpt-oss-120b", "openai--gpt-oss-20b"}
+    assert set(refused.values()) <= {("MOD021", True)}
 
 
 @pytest.mark.parametrize("entry", CATALOG.names())
@@ -99,6 +122,9 @@ def test_the_catalog_holds_the_models_of_the_chapters():
         "Qwen/Qwen3-235B-A22B-FP8",
         "Qwen/Qwen3-8B",
         "mistralai/Mixtral-8x7B-v0.1",
+        "openai/gpt-oss-120b",
+        "google/gemma-3-12b-it",
+        "zai-org/GLM-4.5-Air",
     }
     known |= {
         "meta-llama/Llama-2-7b-hf",
@@ -120,11 +146,25 @@ def test_the_catalog_holds_the_models_of_the_chapters():
         ("meta-llama/Llama-3.1-8B", 8_030_261_248),
         ("meta-llama/Llama-3.1-405B", 405_853_388_800),
         ("mistralai/Mixtral-8x7B-v0.1", 46_702_792_704),
+        ("openai/gpt-oss-120b", 116_829_156_672),
+        ("openai/gpt-oss-20b", 20_914_757_184),
+        ("google/gemma-2-9b", 9_241_705_984),
+        ("microsoft/Phi-3-mini-4k-instruct", 3_821_079_552),
+        ("allenai/OLMo-2-1124-7B", 7_298_617_344),
+        ("ibm-granite/granite-3.0-8b-base", 8_170_848_256),
     ],
 )
 def test_published_parameter_counts_are_met(name, total):
-    """As the safetensors headers on the hub state them."""
-    assert parameter_counts(read_model(name))["total"] == total
+    """As the safetensors headers on the hub state them (gpt-oss: of its bf16 copies)."""
+    assert parameter_counts(read_entry(name))["total"] == total
+
+
+def test_the_published_file_of_glm_holds_what_is_counted_and_what_stands_apart():
+    """Its safetensors hold 110,468,824,832 elements: the predictor repeats embedding and head, and has biases too."""
+    model = read_entry("zai-org/GLM-4.5-Air")
+    counts, beside = parameter_counts(model), {item.name: item.parameters for item in model.apart}
+    repeated = counts["embedding"] + counts["head"]
+    assert counts["total"] + beside["mtp"] + repeated + beside["buffers"] + 128 == 110_468_824_832
 
 
 def test_an_outsider_adds_a_family_with_one_file(acme):

@@ -12,8 +12,8 @@ from meshwright.model.checks import checked_model
 from meshwright.model.feed_forwards import Dense, Experts
 from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, BlockGroup
-from meshwright.model.reader import CATALOG, read_config, read_model
-from tests.unit.model.configs import LLAMA
+from meshwright.model.reader import CATALOG, read_config
+from tests.unit.model.configs import LLAMA, read_entry
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def refused(model):
 
 @pytest.mark.parametrize("entry", CATALOG.names())
 def test_every_catalog_entry_is_in_order(entry):
-    model = read_model(entry.replace("--", "/"))
+    model = read_entry(entry)
     assert checked_model(model, "model") is model
 
 

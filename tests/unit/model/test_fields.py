@@ -151,12 +151,6 @@ def test_an_unknown_model_type_says_what_would_make_it_known(family):
         },
         # facts of tiiuae/falcon-7b: one KV head, no intermediate_size
         {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "multi_query": True},
-        # facts of google/gemma-3-12b-it: most of its sizes are class defaults of an inner config
-        {
-            "model_type": "gemma3",
-            "text_config": {"model_type": "gemma3_text", "hidden_size": 3840},
-            "vision_config": {},
-        },
     ],
 )
 def test_a_real_model_of_an_unknown_family_is_refused_and_not_guessed(config):
@@ -210,6 +204,13 @@ def test_a_complete_config_takes_no_default(family):
         "sliding_window": None,
         "attention_bias": False,
         "max_window_layers": 2,
+        "layer_types": ["full_attention"] * 2,
+        "rope_scaling": {"rope_type": "default"},
+        "use_qk_norm": False,
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "num_nextn_predict_layers": 0,
     }
     assert read_config(config, "model").defaulted == ()
 

@@ -8,7 +8,7 @@ import pytest
 
 from meshwright.base.errors import ModelError
 from meshwright.model.feed_forwards import Dense, Experts
-from meshwright.model.formats import fp8_block
+from meshwright.model.formats import BF16, fp8_block
 from meshwright.model.mixers import Attention
 from meshwright.model.model import (
     Block,
@@ -23,6 +23,8 @@ from meshwright.model.model import (
     parameter_counts,
 )
 from meshwright.model.tensors import Dim
+from meshwright.scenarios.inspect import active_parameters
+from meshwright.workload.feed_forward import products
 
 ATTENTION = Attention(heads=4, kv_heads=2, head_dim=4)
 WINDOWED = replace(ATTENTION, window=8)
@@ -84,6 +86,61 @@ def test_biases_are_as_long_as_what_their_matrices_give():
     }
     mlp = {"mlp.gate_proj.bias": (24,), "mlp.up_proj.bias": (24,), "mlp.down_proj.bias": (16,)}
     assert shapes(replace(DENSE, bias=True).weights(16)).items() - shapes(DENSE.weights(16)).items() == mlp.items()
+
+
+def test_norms_over_all_heads_are_cut_as_the_heads_are():
+    normed = {item.name: item for item in replace(ATTENTION, qk_norm="full").weights(16) if item.part == "norms"}
+    weights = {item.name: item for item in ATTENTION.weights(16)}
+    assert normed["self_attn.q_norm.weight"].dims == (weights["self_attn.o_proj.weight"].dims[1],)
+    assert normed["self_attn.k_norm.weight"].dims == (weights["self_attn.k_proj.weight"].dims[0],)
+    wide = {item.name: item for item in replace(ATTENTION, qk_norm="full", output_gate=True).weights(16)}
+    assert wide["self_attn.q_norm.weight"].shape == (16,)
+
+
+def test_a_sink_is_one_number_a_query_head():
+    extra = set(replace(ATTENTION, sinks=True).weights(16)) - set(ATTENTION.weights(16))
+    assert [(item.name, item.part, item.dims) for item in extra] == [
+        ("self_attn.sinks", "attention", (Dim(role="heads", size=4),))
+    ]
+
+
+def test_biases_of_experts_lie_with_them_and_that_of_the_way_back_is_whole():
+    plain = Experts(experts=3, top_k=1, intermediate=6)
+    biased = replace(plain, bias=True, router_bias=True)
+    extra = {item.name: item for item in set(biased.weights(16)) - set(plain.weights(16))}
+    assert {name: [dim.role for dim in item.dims] for name, item in extra.items()} == {
+        "mlp.gate.bias": ["routes"],
+        "mlp.experts.gate_proj.bias": ["experts", "expert_intermediate"],
+        "mlp.experts.up_proj.bias": ["experts", "expert_intermediate"],
+        "mlp.experts.down_proj.bias": ["experts", "hidden"],
+    }
+    assert shapes(extra.values()) == {
+        "mlp.gate.bias": (3,),
+        "mlp.experts.gate_proj.bias": (3, 6),
+        "mlp.experts.up_proj.bias": (3, 6),
+        "mlp.experts.down_proj.bias": (3, 16),
+    }
+    assert {item.part for name, item in extra.items() if "experts" in name} == {"experts"}
+    assert extra["mlp.gate.bias"].part == "router"
+    assert products(biased) == products(plain)
+
+
+def test_a_router_in_fp32_keeps_it_in_any_format():
+    plain = Experts(experts=3, top_k=1, intermediate=6)
+    one, other = (
+        model_of([Block(mixer=ATTENTION, feed_forward=layer)], weights=fp8_block(5, 7), plain=BF16)
+        for layer in (plain, replace(plain, router_fp32=True))
+    )
+    assert parameter_bytes(other)["router"] == 2 * parameter_bytes(one)["router"] == 4 * 3 * 16
+    assert parameter_counts(one) == parameter_counts(other)
+    assert format_bytes(other)["fp32"] == 4 * 3 * 16
+
+
+def test_an_idle_expert_is_idle_with_its_biases():
+    layer = Experts(experts=3, top_k=2, intermediate=6, bias=True, router_bias=True, shared=Dense(intermediate=5))
+    model = model_of([Block(mixer=ATTENTION, feed_forward=layer)] * 2)
+    one = 3 * 6 * 16 + 6 + 6 + 16
+    assert active_parameters(model) == parameter_counts(model)["total"] - 2 * one
 
 
 def test_a_cached_position_is_a_key_and_a_value_of_every_kv_head():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from meshwright.base.errors import ModelError
 from meshwright.base.result import Defaulted
 from meshwright.model.checks import MOST_LAYERS, check_size
+from meshwright.model.config import shown
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.formats import Format, plain_format
 from meshwright.model.model import Block, Model, Rope, group_blocks
@@ -84,6 +85,39 @@ def read_windows(fields: Fields, layers: int, *, size: int | None, first: int = 
     return [size if kind == _SLIDING else None for kind in kinds]
 
 
+def read_spaced_windows(fields: Fields, layers: int, *, size: int | None, step: int) -> list[int | None]:
+    """The window of each layer: every `step`-th sees all positions, the others `size`, unless `layer_types` decides.
+
+    Raises MOD009 as `read_windows`, and when layers slide without a size.
+    """
+    if fields.words("layer_types") is not None:
+        return read_windows(fields, layers, size=size)
+    sliding = [bool((layer + 1) % step) for layer in range(layers)]
+    if size is None and True in sliding:
+        cause = f"{fields.family}: sliding_window is null, and some layers slide"
+        raise ModelError(9, cause, f"give sliding_window, or layer_types with {_FULL} only")
+    return [size if slides else None for slides in sliding]
+
+
+def read_alternating_windows(fields: Fields, layers: int, *, default: int) -> list[int | None]:
+    """The window of each layer where every other one slides, the first included, unless `layer_types` decides."""
+    size = fields.optional("sliding_window", default=default)
+    if fields.data.get("layer_types") is None:
+        kinds = f"{_SLIDING}, {_FULL}, alternating"
+        fields.defaulted.append(Defaulted(field=f"{fields.prefix}layer_types", value=kinds, origin=fields.origin))
+    return read_spaced_windows(fields, layers, size=size, step=2)
+
+
+def read_listed_windows(fields: Fields, layers: int) -> list[int | None]:
+    """Windows only where `layer_types` asks for them: of a family in which `sliding_window` alone changes no mask."""
+    size = fields.data.get("sliding_window")
+    if fields.words("layer_types") is not None:
+        return read_windows(fields, layers, size=None if size is None else fields.integer("sliding_window"))
+    if size is not None:
+        fields.notes.append(f"sliding_window={shown(size)} is not used: {fields.family} layers see every position")
+    return [None] * layers
+
+
 def read_sliding_window(fields: Fields) -> int | None:
     """The window of a Qwen-style config, which `use_sliding_window` switches on."""
     if not fields.flag("use_sliding_window", default=False):
@@ -108,9 +142,12 @@ def read_experts(fields: Fields, width: int, count: int, *, top_k: int) -> Exper
     return Experts(experts=count, top_k=visits, intermediate=width)
 
 
-def decoder(fields: Fields, name: str, *, hidden: int, vocab: int, blocks: list[Block], positions: int) -> Model:
+def decoder(
+    fields: Fields, name: str, *, hidden: int, vocab: int, blocks: list[Block], positions: int, tied: bool = False
+) -> Model:
     """The `Model` of a decoder whose embedding, head, positions and formats follow the usual field names.
 
+    positions, tied: what its class takes for `max_position_embeddings` and `tie_word_embeddings`.
     Raises MOD012 beyond what any model has, MOD013 for layers described one by one, MOD020..MOD022 for formats.
     """
     if fields.data.get("per_layer_config") is not None:
@@ -122,7 +159,7 @@ def decoder(fields: Fields, name: str, *, hidden: int, vocab: int, blocks: list[
         family=fields.family,
         hidden=hidden,
         vocab=vocab,
-        tied=fields.flag("tie_word_embeddings", default=False),
+        tied=fields.flag("tie_word_embeddings", default=tied),
         groups=group_blocks(blocks),
         max_positions=fields.integer("max_position_embeddings", default=positions),
         rope=_read_rope(fields),
@@ -148,6 +185,7 @@ def _read_rope(fields: Fields) -> Rope | None:
     scaling = fields.section("rope_scaling") or fields.section("rope_parameters")
     if scaling is None:
         return None
+    scaling = scaling.section(_FULL) or scaling  # given by kind of layer: the others are never stretched
     original = scaling.number("original_max_position_embeddings")
     return Rope(
         kind=scaling.text("rope_type", "type") or "default",

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.model.config import shown
-from meshwright.model.families._common import decoder, read_heads, read_layers, read_windows
+from meshwright.model.families._common import decoder, read_heads, read_layers, read_listed_windows
 from meshwright.model.feed_forwards import Dense
 from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
@@ -36,18 +35,7 @@ def read(fields: Fields, name: str) -> Model:
             ),
             feed_forward=dense,
         )
-        for window in _read_windows(fields)
+        for window in read_listed_windows(fields, read_layers(fields, default=32))
     ]
     vocab = fields.integer("vocab_size", default=32000)
     return decoder(fields, name, hidden=hidden, vocab=vocab, blocks=blocks, positions=2048)
-
-
-def _read_windows(fields: Fields) -> list[int | None]:
-    """Windows only where `layer_types` asks for them: a `sliding_window` alone changes no mask of this family."""
-    layers = read_layers(fields, default=32)
-    size = fields.data.get("sliding_window")
-    if fields.words("layer_types") is not None:
-        return read_windows(fields, layers, size=None if size is None else fields.integer("sliding_window"))
-    if size is not None:
-        fields.notes.append(f"sliding_window={shown(size)} is not used: llama layers see every position")
-    return [None] * layers
