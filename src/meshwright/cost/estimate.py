@@ -145,7 +145,7 @@ def _matrix_work(
 ) -> tuple[Floats, Floats]:
     """FLOPs and weight bytes of one layer's product on the busiest rank, one step."""
     tensor = operator.weights[0]
-    rows = float(batch.sampled if operator.kind is None else batch.rows)
+    rows = float(batch.sampled if operator.sampled else batch.rows)
     if reads == "even":
         if operator.rows == "tokens":
             shards = layouts.degree("tp")
