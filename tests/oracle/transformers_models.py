@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers.utils import logging
 
 from meshwright.model.tensors import PARTS
+from tests.oracle import older_configs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,7 @@ _PART_OF_NAME: Final = {
     r"layers\.\d+\.mlp\.(gate|up|down)_proj\.(weight|bias)": "feed_forward",
     r"layers\.\d+\.mlp\.gate\.weight": "router",
     r"layers\.\d+\.mlp\.experts\.(gate_up|down)_proj": "experts",
+    **older_configs.PART_OF_NAME,
 }
 
 # Class defaults divide these sizes, so that each field can be left out in turn.

@@ -84,6 +84,12 @@ def test_a_catalog_entry_leaves_no_size_to_a_default(entry):
         "sliding_window",
         "decoder_sparse_step",
         "use_sliding_window",
+        "add_cross_attention",
+        "enable_bias",
+        "ffn_hidden_size",
+        "layer_norm_elementwise_affine",
+        "n_inner",
+        "num_ln_in_parallel_attn",
     }
 
 
@@ -120,6 +126,13 @@ def test_the_catalog_holds_the_models_of_the_chapters():
         ("meta-llama/Llama-3.1-8B", 8_030_261_248),
         ("meta-llama/Llama-3.1-405B", 405_853_388_800),
         ("mistralai/Mixtral-8x7B-v0.1", 46_702_792_704),
+        ("openai-community/gpt2", 124_439_808),
+        ("openai-community/gpt2-xl", 1_557_611_200),
+        ("EleutherAI/gpt-neox-20b", 20_554_567_680),
+        ("bigscience/bloom", 176_247_271_424),
+        ("facebook/opt-125m", 125_239_296),
+        ("facebook/opt-350m", 331_196_416),
+        ("facebook/opt-6.7b", 6_658_473_984),
     ],
 )
 def test_published_parameter_counts_are_met(name, total):
