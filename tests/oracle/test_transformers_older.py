@@ -159,3 +159,26 @@ def test_what_is_refused_although_its_class_is_built_cannot_run_there(config, co
 def test_what_its_class_refuses_is_refused_here(config):
     assert isinstance(theirs(config), Exception)
     assert isinstance(ours(config), ModelError)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("family", ["llama", "mixtral", "gpt2"])
+def test_columns_of_shapes_count_as_the_class_of_the_same_shapes(family, seed):
+    rng = seeded("columns", family, seed)
+    kv_heads, layers, vocab, positions = rng.randint(1, 4), rng.randint(1, 5), rng.randint(8, 300), rng.randint(16, 99)
+    heads = kv_heads if family == "gpt2" else kv_heads * rng.randint(1, 6)
+    hidden, ffn, tied = heads * 2 * rng.randint(1, 6), rng.randint(1, 150), rng.random() < 0.5
+    columns = {"layers": layers, "hidden": hidden, "heads": heads, "kv_heads": kv_heads, "vocab": vocab, "tied": tied}
+    names = {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads"}
+    names |= {"kv_heads": "num_key_value_heads", "vocab": "vocab_size", "tied": "tie_word_embeddings"}
+    config = {names[column]: value for column, value in columns.items()}
+    if family == "gpt2":
+        columns |= {"gated": False, "bias": True, "norm": "layer", "learned_positions": True}
+        config = {**without(config, "num_key_value_heads"), "n_inner": ffn}
+    elif family == "mixtral":
+        columns |= {"experts": 5, "topk": 2, "moe_ffn": ffn}
+        config |= {"num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size": ffn}
+    else:
+        config["intermediate_size"] = ffn
+    built = build({"model_type": family, **config, "max_position_embeddings": positions})
+    assert ours({"model_type": "decoder", **columns, "ffn": ffn, "positions": positions}) == counts(built)

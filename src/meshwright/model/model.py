@@ -19,7 +19,7 @@ from meshwright.model.mixers import Mixer
 from meshwright.model.tensors import PARTS, Dim, Tensor
 
 Norm: TypeAlias = Literal["rms", "layer", "layer_without_bias", "layer_without_weights"]
-"""Kinds of norm: RMSNorm (a weight), LayerNorm (a weight and a bias), and LayerNorm without its bias or without both."""
+"""RMSNorm (a weight), LayerNorm (a weight and a bias), and LayerNorm without its bias or without both."""
 
 PositionKind: TypeAlias = Literal["rotary", "learned", "alibi"]
 """How tokens know their places: only learned positions have parameters (`Ends.position_rows`)."""

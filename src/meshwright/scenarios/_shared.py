@@ -67,9 +67,13 @@ def position_warning(model: Model, positions: int) -> tuple[str, ...]:
     if most is None or positions <= most:
         return ()
     if model.position_kind == "learned":
-        return (f"{positions} positions are above the {most} of the learned position table: it has no row for the rest",)
+        return (
+            f"{positions} positions are above the {most} of the learned position table: it has no row for the rest",
+        )
     if model.position_kind == "alibi":
-        return (f"{positions} positions are above the {most} the config claims: ALiBi goes on, quality is not modelled",)
+        return (
+            f"{positions} positions are above the {most} the config claims: ALiBi goes on, quality is not modelled",
+        )
     factor = positions / most
     already = "" if model.rope is None or model.rope.factor is None else f", beside the config's {model.rope.factor:g}"
     text = f"{positions} positions are above max_position_embeddings {most}: "

@@ -30,7 +30,8 @@ class Operator:
     """One kind of matrix product.
 
     kind: index of the block kind it belongs to, or None at an end.   count: how often the model runs it a step.
-    sampled: only rows whose next token is sampled go through it (the head).   weights: tensors it reads and multiplies by ([..., out, in]).   rows: every token, or those routed to an expert.
+    sampled: only rows whose next token is sampled go through it (the head).
+    weights: tensors it reads and multiplies by ([..., out, in]).   rows: every token, or those routed to an expert.
     experts, top_k: of a routed operator.   state: per-position tensors it reads (attention).   scores: the query
     heads of attention, whose products have head_dim columns.   window: of attention.
     """

@@ -30,7 +30,10 @@ def bare(model):
     [
         (
             "meta-llama/Llama-3.1-70B",
-            {"layers": 80, "hidden": 8192, "ffn": 28672, "heads": 64, "kv_heads": 8, "vocab": 128256, "positions": 131072},
+            {
+                "layers": 80, "hidden": 8192, "ffn": 28672, "heads": 64, "kv_heads": 8, "vocab": 128256,
+                "positions": 131072,
+            },
         ),
         (
             "mistralai/Mixtral-8x7B-v0.1",

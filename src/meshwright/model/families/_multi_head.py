@@ -39,14 +39,12 @@ def multi_head_blocks(
     layers: int, *, heads: int, head_dim: int, intermediate: int, attention_bias: bool, mlp_bias: bool
 ) -> list[Block]:
     """Equal blocks: a key and a value of every query head, and an up and a down projection."""
-    mixer = Attention(
-        heads=heads, kv_heads=heads, head_dim=head_dim, qkv_bias=attention_bias, out_bias=attention_bias
-    )
+    mixer = Attention(heads=heads, kv_heads=heads, head_dim=head_dim, qkv_bias=attention_bias, out_bias=attention_bias)
     dense = Dense(intermediate=intermediate, gated=False, bias=mlp_bias)
     return [Block(mixer=mixer, feed_forward=dense)] * layers
 
 
-def note_unused(fields: Fields, name: str, usual: object, why: str) -> None:
+def note_unused(fields: Fields, name: str, why: str, *, usual: object) -> None:
     """A note when the config says something under `name` that its class does not use."""
     value = fields.data.get(name, usual)
     if value != usual:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read(fields: Fields, name: str) -> Model:
-    """A `Model` from the fields of a `bloom` config. ALiBi sets no limit: `seq_length` is a claim, where it is given."""
+    """A `Model` from the fields of a `bloom` config; `seq_length` is its longest context, where it says one."""
     hidden = read_embed(fields, default=64)
     heads = fields.integer("n_head", "num_attention_heads", default=8)
     blocks = multi_head_blocks(

@@ -4,7 +4,7 @@
     ffn                               width of a dense feed-forward; required with a gate, else 4 x hidden
     kv_heads  head_dim                one KV head a query head; hidden / heads
     gated  bias  norm  tied           true; false; rms, layer or layer_without_bias: rms; false
-    positions  learned_positions      longest context, unknown; whether the model has a learned table of so many rows: false
+    positions  learned_positions      longest context: unknown; a learned table of so many rows: false
     experts  topk  moe_ffn            none; experts a token visits, required with experts; width of one: ffn
 
 Every layer is alike: with `experts` all are mixtures. A null is a blank cell of the table: it takes the default.

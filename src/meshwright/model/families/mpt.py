@@ -47,12 +47,12 @@ def read(fields: Fields, name: str) -> Model:
 
 
 def _note_what_the_class_leaves_out(fields: Fields) -> None:
-    note_unused(fields, "expansion_ratio", _EXPANSION, f"{_CLASS} feed-forwards of 4 x d_model")
-    note_unused(fields, "no_bias", True, f"{_CLASS} no biases")
+    note_unused(fields, "expansion_ratio", f"{_CLASS} feed-forwards of 4 x d_model", usual=_EXPANSION)
+    note_unused(fields, "no_bias", f"{_CLASS} no biases", usual=True)
     attention = fields.section("attn_config")
     if attention is None:
         return
-    note_unused(attention, "attn_type", "multihead_attention", f"{_CLASS} a key and a value of every head")
-    note_unused(attention, "alibi", True, f"{_CLASS} ALiBi and no position table")
-    note_unused(attention, "qk_ln", False, f"{_CLASS} no norms of queries and keys")
+    note_unused(attention, "attn_type", f"{_CLASS} a key and a value of every head", usual="multihead_attention")
+    note_unused(attention, "alibi", f"{_CLASS} ALiBi and no position table", usual=True)
+    note_unused(attention, "qk_ln", f"{_CLASS} no norms of queries and keys", usual=False)
     fields.notes += attention.notes
