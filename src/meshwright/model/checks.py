@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_LAYERS: Final = 10_000
 MOST_PARAMETERS: Final = 10**16
 _MOST: Final = {"bits": 64, "word_bits": 64, "parameters": MOST_PARAMETERS}
-_MAY_BE_ZERO: Final = frozenset({"scale_bytes", "parameters"})
+_MAY_BE_ZERO: Final = frozenset({"scale_bytes", "parameters", "position_rows"})
 
 
 def checked_model(model: Model, what: str) -> Model:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from meshwright.base.errors import ModelError
 from meshwright.base.result import Defaulted, Source
@@ -24,6 +24,19 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 USUALLY_QUANTIZED: Final[tuple[Part, ...]] = ("attention", "feed_forward", "experts")
+
+Norm: TypeAlias = Literal["rms", "layer", "layer_without_bias", "layer_without_weights"]
+"""RMSNorm (a weight), LayerNorm (a weight and a bias), and LayerNorm without its bias or without both."""
+
+PositionKind: TypeAlias = Literal["rotary", "learned", "alibi"]
+"""How tokens know their places: only learned positions have parameters (`Ends.position_rows`)."""
+
+_SUFFIXES: Final[dict[Norm, tuple[str, ...]]] = {
+    "rms": ("weight",),
+    "layer": ("weight", "bias"),
+    "layer_without_bias": ("weight",),
+    "layer_without_weights": (),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +75,27 @@ class Rope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """What lies between the token table, the blocks and the head.
+
+    embedding_width: columns of token table and head, None for the model's width; another one brings a projection into
+    the blocks and one out of them.   position_rows: rows of a learned position table, 0 for none.
+    embedding_norm: a norm of the embedded tokens.   final_norm: a norm after the last block.
+    """
+
+    embedding_width: int | None = None
+    position_rows: int = 0
+    embedding_norm: bool = False
+    final_norm: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """Shapes and formats of one decoder.
 
     weights: format of the matrices of `quantized_parts`.   plain: format of everything else, and of activations.
     kv: format of the cached keys and values.   max_positions: longest context the config claims, None when unknown.
+    norm: of blocks and ends alike.
     """
 
     name: str
@@ -75,7 +104,9 @@ class Model:
     vocab: int
     tied: bool
     groups: tuple[BlockGroup, ...]
-    norm: Literal["rms", "layer"] = "rms"
+    norm: Norm = "rms"
+    position_kind: PositionKind = "rotary"
+    ends: Ends = Ends()
     max_positions: int | None
     rope: Rope | None = None
     weights: Format = BF16
@@ -148,17 +179,32 @@ def block_weights(model: Model, kind: int) -> tuple[Tensor, ...]:
 
 @cache
 def first_weights(model: Model) -> tuple[Tensor, ...]:
-    """What the first stage holds beside its blocks: the token embedding."""
-    return (Tensor(name="embed_tokens.weight", part="embedding", dims=_vocabulary(model)),)
+    """What the first stage holds beside its blocks: the token embedding and what is done to its rows.
+
+    That is, where a model has them, a learned position table, a projection to the model's width, and a norm.
+    """
+    tokens = Tensor(name="embed_tokens.weight", part="embedding", dims=_vocabulary(model))
+    rows = (Dim(role="table_rows", size=model.ends.position_rows), Dim(role="hidden", size=model.hidden))
+    positions = Tensor(name="embed_positions.weight", part="embedding", dims=rows)
+    return (
+        tokens,
+        *((positions,) if model.ends.position_rows else ()),
+        *_projection("project_in", model),
+        *(_norm("embed_norm", model) if model.ends.embedding_norm else ()),
+    )
 
 
 @cache
 def last_weights(model: Model) -> tuple[Tensor, ...]:
-    """What the last stage holds beside its blocks: the final norm and the head (the embedding's storage when tied)."""
+    """What the last stage holds beside its blocks: the final norm and the head (the embedding's storage when tied).
+
+    Between the two a projection from the model's width to the head's, where they differ.
+    """
     alias = "embed_tokens.weight" if model.tied else None
     dims = _vocabulary(model)
     head = Tensor(name="lm_head.weight", part="head", dims=dims, quantized=not model.tied, alias=alias)
-    return (*_norm("norm", model), head)
+    final = _norm("norm", model) if model.ends.final_norm else ()
+    return (*final, *_projection("project_out", model), head)
 
 
 def parameter_counts(model: Model) -> dict[str, int]:
@@ -198,10 +244,26 @@ def _all_weights(model: Model) -> list[tuple[Tensor, int]]:
 
 
 def _vocabulary(model: Model) -> tuple[Dim, ...]:
-    return (Dim(role="vocab", size=model.vocab), Dim(role="hidden", size=model.hidden))
+    return (Dim(role="vocab", size=model.vocab), Dim(role="hidden", size=_embedding_width(model)))
+
+
+def _embedding_width(model: Model) -> int:
+    width = model.ends.embedding_width
+    return model.hidden if width is None else width
+
+
+def _projection(name: str, model: Model) -> tuple[Tensor, ...]:
+    """[out, in] between the width of the token table and that of the model; none where they are the same.
+
+    Counted under `other`; kept whole on every rank, as its sum would be an exchange of its own.
+    """
+    if _embedding_width(model) == model.hidden:
+        return ()
+    narrow, wide = Dim(role="hidden", size=_embedding_width(model)), Dim(role="hidden", size=model.hidden)
+    dims = (wide, narrow) if name == "project_in" else (narrow, wide)
+    return (Tensor(name=f"{name}.weight", part="other", dims=dims),)
 
 
 def _norm(name: str, model: Model) -> tuple[Tensor, ...]:
     width = (Dim(role="hidden", size=model.hidden),)
-    suffixes = ("weight",) if model.norm == "rms" else ("weight", "bias")
-    return tuple(Tensor(name=f"{name}.{suffix}", part="norms", dims=width) for suffix in suffixes)
+    return tuple(Tensor(name=f"{name}.{suffix}", part="norms", dims=width) for suffix in _SUFFIXES[model.norm])

@@ -15,6 +15,7 @@ Role: TypeAlias = Literal[
     "expert_intermediate",
     "routes",
     "vocab",
+    "table_rows",
     "samples",
     "positions",
 ]

@@ -74,12 +74,21 @@ def has_experts(model: Model) -> bool:
 
 
 def position_warning(model: Model, positions: int) -> tuple[str, ...]:
-    """A warning when sessions grow past what the config claims, with the scaling that would be needed."""
-    if model.max_positions is None or positions <= model.max_positions:
+    """A warning when sessions grow past what the config claims, with what that would need."""
+    most = model.max_positions
+    if most is None or positions <= most:
         return ()
-    factor = positions / model.max_positions
+    if model.position_kind == "learned":
+        return (
+            f"{positions} positions are above the {most} of the learned position table: it has no row for the rest",
+        )
+    if model.position_kind == "alibi":
+        return (
+            f"{positions} positions are above the {most} the config claims: ALiBi goes on, quality is not modelled",
+        )
+    factor = positions / most
     already = "" if model.rope is None or model.rope.factor is None else f", beside the config's {model.rope.factor:g}"
-    text = f"{positions} positions are above max_position_embeddings {model.max_positions}: "
+    text = f"{positions} positions are above max_position_embeddings {most}: "
     return (f"{text}needs rope scaling by {factor:.4g}{already}; quality there is not modelled",)
 
 

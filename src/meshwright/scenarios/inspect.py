@@ -98,7 +98,7 @@ def token_work(model: Model, batch: int, context: int) -> TokenWork:
 def prefill_flops(model: Model, tokens: int) -> float:
     """FLOPs of one pass over a prompt of `tokens`; the head works on the last one only."""
     step = prefill(tokens)
-    matrices = [(item, step.sampled if item.kind is None else tokens) for item in operators(model)]
+    matrices = [(item, step.sampled if item.sampled else tokens) for item in operators(model)]
     weight_flops = sum(_matrix_flops(item) * rows for item, rows in matrices)
     return 1.0 * (weight_flops + sum(_attention_flops(item, step) for item in operators(model)))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
-from meshwright.model.model import Model, block_weights, last_weights
+from meshwright.model.model import Model, block_weights, first_weights, last_weights
 from meshwright.model.tensors import Tensor
 from meshwright.workload import attention, feed_forward
 
@@ -29,7 +29,8 @@ NO_SCORES: Final = Tensor(name="none", part="attention", dims=())
 class Operator:
     """One kind of matrix product.
 
-    kind: index of the block kind it belongs to, or None for the head.   count: how often the model runs it a step.
+    kind: index of the block kind it belongs to, or None at an end.   count: how often the model runs it a step.
+    sampled: only rows whose next token is sampled go through it (the head).
     weights: tensors it reads and multiplies by ([..., out, in]).   rows: every token, or those routed to an expert.
     experts, top_k: of a routed operator.   state: per-position tensors it reads (attention).   scores: the query
     heads of attention, whose products have head_dim columns.   window: of attention.
@@ -40,6 +41,7 @@ class Operator:
     count: int
     weights: tuple[Tensor, ...] = ()
     rows: Rows = "tokens"
+    sampled: bool = False
     experts: int = 0
     top_k: int = 0
     state: tuple[Tensor, ...] = ()
@@ -54,12 +56,23 @@ class Operator:
 
 @cache
 def operators(model: Model) -> tuple[Operator, ...]:
-    """Every operator of a model, by block kind, then the head."""
+    """Every operator of a model, by block kind, then the projections at its ends, if any, then the head."""
     found: list[Operator] = []
     for kind in range(len(model.kinds)):
         found += [*_mixer_operators(model, kind), *_feed_forward_operators(model, kind)]
-    head = next(tensor for tensor in last_weights(model) if tensor.part == "head")
-    return (*found, Operator(name="lm_head", kind=None, count=1, weights=(head,)))
+    return (*found, *_end_operators(model))
+
+
+def _end_operators(model: Model) -> list[Operator]:
+    """Every token goes through the projections, also the one before the head: source transformers 5.24, OPTDecoder."""
+    ends = (*first_weights(model), *last_weights(model))
+    projections = [
+        Operator(name=tensor.name.removesuffix(".weight"), kind=None, count=1, weights=(tensor,))
+        for tensor in ends
+        if tensor.part == "other"
+    ]
+    head = next(tensor for tensor in ends if tensor.part == "head")
+    return [*projections, Operator(name="lm_head", kind=None, count=1, weights=(head,), sampled=True)]
 
 
 def _mixer_operators(model: Model, kind: int) -> list[Operator]:

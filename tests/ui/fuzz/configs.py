@@ -19,7 +19,29 @@ if TYPE_CHECKING:
 
 _DATA = Path(meshwright.__file__).parent / "model" / "data"
 _FAMILIES = FAMILIES.names()
-_TREE_FIELDS = ("rope_scaling", "rope_parameters", "quantization_config", "compression_config", "text_config")
+_OTHERS: tuple[dict[str, Any], ...] = (
+    {
+        "model_type": "mpt", "d_model": 64, "n_heads": 4, "n_layers": 2, "vocab_size": 100, "max_seq_len": 64,
+        "expansion_ratio": 4, "no_bias": True, "attn_config": {"alibi": True, "attn_type": "multihead_attention"},
+    },
+    {
+        "model_type": "falcon", "hidden_size": 96, "num_attention_heads": 12, "num_kv_heads": 4, "alibi": True,
+        "new_decoder_architecture": True, "num_ln_in_parallel_attn": 1, "n_embed": None, "vocab_size": 100,
+    },
+    {
+        "model_type": "decoder", "layers": 4, "hidden": 64, "ffn": 96, "heads": 8, "kv_heads": 2, "vocab": 1000,
+        "gated": True, "tied": False, "bias": True, "norm": "layer", "positions": 512, "learned_positions": True,
+        "experts": 4, "topk": 2, "moe_ffn": 24, "head_dim": None,
+    },
+)  # fmt: skip
+_TREE_FIELDS = (
+    "rope_scaling",
+    "rope_parameters",
+    "quantization_config",
+    "compression_config",
+    "text_config",
+    "attn_config",
+)
 _ODD: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 3, 7, 8, 100, 4096, 2**31, 2**53, 2**63, 2**64, 10**9, 10**12, 10**18, 10**30,
     10**400, -(10**12), 0.0, -0.0, 0.5, 1.5, 8.0, 1e9, 1e18, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf,
@@ -76,7 +98,8 @@ def mutated(dice: random.Random) -> bytes:
 
 @cache
 def _catalog() -> list[dict[str, Any]]:
-    return [tomllib.loads(file.read_text(encoding="utf-8"))["config"] for file in sorted(_DATA.glob("*.toml"))]
+    shipped = [tomllib.loads(file.read_text(encoding="utf-8"))["config"] for file in sorted(_DATA.glob("*.toml"))]
+    return [*shipped, *_OTHERS]
 
 
 def _drop(config: Any, dice: random.Random) -> Any:
@@ -118,7 +141,7 @@ def _scale(config: Any, dice: random.Random) -> Any:
 def _borrow(config: Any, dice: random.Random) -> Any:
     """Fields of another model, or another family's name over the same fields."""
     if dice.random() < 0.5:
-        config["model_type"] = dice.choice((*_FAMILIES, "gpt2", "qwen3_text", "deepseek_v3", "../qwen3", "_common", ""))
+        config["model_type"] = dice.choice((*_FAMILIES, "qwen3_text", "deepseek_v3", "../qwen3", "_common", ""))
         return config
     other = dice.choice(_catalog())
     key = dice.choice(sorted(other))

@@ -11,6 +11,8 @@ from meshwright.model.reader import read_model
 
 DENSE, SPARSE = read_model("Qwen/Qwen3-32B"), read_model("Qwen/Qwen3-235B-A22B")
 
+PRIME = read_model("tiiuae/falcon-7b")  # 71 heads, one KV head, a feed-forward of 18176 = 71 x 256
+
 
 @pytest.mark.parametrize(
     ("model", "layout", "code", "reason", "nearest"),
@@ -42,6 +44,10 @@ DENSE, SPARSE = read_model("Qwen/Qwen3-32B"), read_model("Qwen/Qwen3-235B-A22B")
             "ep=2, etp=4: expert parallelism needs experts, and the model is dense",
             None,
         ),
+        (PRIME, Layout(tp=8), "LAY003", "tp=8 does not divide 71 attention heads", "tp=1"),
+        (PRIME, Layout(tp=37), "LAY003", "tp=37 does not divide 71 attention heads", "tp=71"),
+        (PRIME, Layout(tp=36), "LAY003", "tp=36 does not divide 71 attention heads", "tp=1"),
+        (PRIME, Layout(tp=142), "LAY003", "tp=142 does not divide 71 attention heads", "tp=71"),
         (DENSE, Layout(pp=65), "LAY010", "pp=65 is more stages than 64 layers", "pp=64"),
     ],
 )
@@ -53,6 +59,12 @@ def test_a_broken_rule_says_why_and_what_to_type(model, layout, code, reason, ne
 def test_kv_heads_may_be_replicated_but_not_parted():
     keeping = [Layout(tp=tp) for tp in (1, 2, 4, 8, 16, 32, 64)]
     assert first_broken(DENSE, table(keeping), 64) == [None] * 7
+
+
+def test_a_prime_number_of_heads_leaves_one_way_to_cut_them():
+    kept = [tp for tp in range(1, 200) if first_broken(PRIME, table([Layout(tp=tp)]), 1)[0] is None]
+    assert kept == [1, 71]
+    assert first_broken(PRIME, table([Layout(tp=2)]), 8)[0].nearest == "tp=1"
 
 
 def test_codes_are_unique():

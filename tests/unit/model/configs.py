@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from meshwright.base.errors import ModelError
-from meshwright.model.reader import read_config, read_model
+from meshwright.model.reader import FAMILIES, read_config, read_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +39,11 @@ QWEN3_MOE = {
     "mlp_only_layers": [],
     "use_sliding_window": False,
 }
+
+OWN_NAMES = ("bloom", "decoder", "falcon", "gpt2", "gpt_neox", "mpt", "opt")
+"""Families whose fields have names of their own, and whose heads are not read as llama's."""
+
+USUAL_NAMES = tuple(name for name in FAMILIES.names() if name not in OWN_NAMES)
 
 
 def read_entry(entry: str) -> Model:

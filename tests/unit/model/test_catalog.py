@@ -96,6 +96,12 @@ def test_a_catalog_entry_leaves_no_size_to_a_default(entry):
         "decoder_sparse_step",
         "use_sliding_window",
         "torch_dtype",
+        "add_cross_attention",
+        "enable_bias",
+        "ffn_hidden_size",
+        "layer_norm_elementwise_affine",
+        "n_inner",
+        "num_ln_in_parallel_attn",
     }
 
 
@@ -152,6 +158,13 @@ def test_the_catalog_holds_the_models_of_the_chapters():
         ("microsoft/Phi-3-mini-4k-instruct", 3_821_079_552),
         ("allenai/OLMo-2-1124-7B", 7_298_617_344),
         ("ibm-granite/granite-3.0-8b-base", 8_170_848_256),
+        ("openai-community/gpt2", 124_439_808),
+        ("openai-community/gpt2-xl", 1_557_611_200),
+        ("EleutherAI/gpt-neox-20b", 20_554_567_680),
+        ("bigscience/bloom", 176_247_271_424),
+        ("facebook/opt-125m", 125_239_296),
+        ("facebook/opt-350m", 331_196_416),
+        ("facebook/opt-6.7b", 6_658_473_984),
     ],
 )
 def test_published_parameter_counts_are_met(name, total):

@@ -25,6 +25,21 @@ COMPLETE = {
     "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
     "quantization_config": {"quant_method": "fp8", "weight_block_size": [8, 8], "modules_to_not_convert": ["lm_head"]},
     "per_layer_config": None,
+    # of the families with names of their own
+    **dict.fromkeys(("n_embd", "n_embed", "d_model", "hidden", "n_positions", "max_seq_len", "seq_length"), 16),
+    **dict.fromkeys(("n_head", "n_heads", "heads", "kv_heads"), 4),
+    **dict.fromkeys(("n_layer", "n_layers", "layers", "num_kv_heads", "topk", "num_ln_in_parallel_attn"), 2),
+    **dict.fromkeys(("n_inner", "ffn_hidden_size", "ffn_dim", "ffn", "moe_ffn", "word_embed_proj_dim"), 6),
+    **dict.fromkeys(("multi_query", "parallel_attn", "bias", "gated", "enable_bias", "do_layer_norm_before"), True),
+    **dict.fromkeys(("alibi", "new_decoder_architecture", "tied", "learned_positions"), False),
+    **dict.fromkeys(("layer_norm_elementwise_affine", "_remove_final_layer_norm", "add_cross_attention"), False),
+    "rotary_pct": 0.5,
+    "attn_config": {"alibi": True, "attn_type": "multihead_attention", "qk_ln": False},
+    "experts": 4,
+    "head_dim": 4,
+    "vocab": 10,
+    "positions": 64,
+    "norm": "layer",
     "text_config": None,
 }
 KEYS = [key for key in COMPLETE if key != "model_type"]
@@ -35,7 +50,7 @@ SCALARS = st.one_of(
     st.integers(),
     st.floats(),
     st.text(),
-    st.sampled_from(["full_attention", "fp8", "bfloat16", "llama", ""]),
+    st.sampled_from(["full_attention", "fp8", "bfloat16", "llama", "rms", ""]),
 )
 HUGE = st.sampled_from([30, 63, 64, 1300, 16_000]).map(lambda bits: 2**bits)  # the last ones Python does not print
 

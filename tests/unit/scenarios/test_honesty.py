@@ -132,6 +132,20 @@ def test_positions_up_to_what_the_config_claims_are_not_warned_of():
     assert "40961" in position_warning(model, 40961)[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("openai-community/gpt2", "1025 positions are above the 1024 of the learned position table"),
+        ("bigscience/bloom", "2049 positions are above the 2048 the config claims: ALiBi goes on"),
+        ("tiiuae/falcon-7b", "2049 positions are above max_position_embeddings 2048: needs rope scaling by 1"),
+    ],
+)
+def test_positions_beyond_the_claim_mean_what_the_kind_of_position_makes_of_them(name, text):
+    model = read_model(name)
+    assert position_warning(model, model.max_positions) == ()
+    assert position_warning(model, model.max_positions + 1)[0].startswith(text)
+
+
 def test_late_layouts_are_ranked_by_how_many_sessions_they_save():
     job = ServeJob(sessions=9, context=131064, new_tokens=8, deadline=0.13)
     result = plan_serve(read_model("Qwen/Qwen3-32B"), read_system("hgx-h100"), job, ServeOptions(all_reduce="ring"))

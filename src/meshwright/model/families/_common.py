@@ -11,12 +11,13 @@ from meshwright.model.checks import MOST_LAYERS, check_size
 from meshwright.model.config import shown
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.formats import Format, plain_format
-from meshwright.model.model import Block, Model, Rope, group_blocks
+from meshwright.model.model import Block, Ends, Model, Norm, PositionKind, Rope, group_blocks
 from meshwright.model.quantization import read_quantization
 
 if TYPE_CHECKING:
     from meshwright.model.config import Fields
 
+USUAL_ENDS: Final = Ends()
 _FULL: Final = "full_attention"
 _SLIDING: Final = "sliding_attention"
 
@@ -30,11 +31,12 @@ class Heads:
     head_dim: int
 
 
-def read_layers(fields: Fields, default: int) -> int:
-    """Number of blocks. Raises MOD012 beyond what any model has."""
-    layers = fields.integer("num_hidden_layers", default=default)
+def read_layers(fields: Fields, default: int | None, *names: str) -> int:
+    """Number of blocks, under `names` where the family calls it so. Raises MOD012 beyond what any model has."""
+    known = names or ("num_hidden_layers",)
+    layers = fields.integer(*known, default=default)
     if layers > MOST_LAYERS:
-        raise ModelError(12, f"num_hidden_layers is {layers}", f"give at most {MOST_LAYERS}")
+        raise ModelError(12, f"{known[0]} is {layers}", f"give at most {MOST_LAYERS}")
     return layers
 
 
@@ -148,6 +150,33 @@ def decoder(
     """The `Model` of a decoder whose embedding, head, positions and formats follow the usual field names.
 
     positions, tied: what its class takes for `max_position_embeddings` and `tie_word_embeddings`.
+    """
+    return assemble(
+        fields,
+        name,
+        hidden=hidden,
+        vocab=vocab,
+        blocks=blocks,
+        tied=fields.flag("tie_word_embeddings", default=tied),
+        max_positions=fields.integer("max_position_embeddings", default=positions),
+    )
+
+
+def assemble(
+    fields: Fields,
+    name: str,
+    *,
+    hidden: int,
+    vocab: int,
+    blocks: list[Block],
+    tied: bool,
+    max_positions: int | None,
+    norm: Norm = "rms",
+    position_kind: PositionKind = "rotary",
+    ends: Ends = USUAL_ENDS,
+) -> Model:
+    """The `Model` of what a family read; its formats follow the usual field names.
+
     Raises MOD012 beyond what any model has, MOD013 for layers described one by one, MOD020..MOD022 for formats.
     """
     if fields.data.get("per_layer_config") is not None:
@@ -159,9 +188,12 @@ def decoder(
         family=fields.family,
         hidden=hidden,
         vocab=vocab,
-        tied=fields.flag("tie_word_embeddings", default=tied),
+        tied=tied,
         groups=group_blocks(blocks),
-        max_positions=fields.integer("max_position_embeddings", default=positions),
+        norm=norm,
+        position_kind=position_kind,
+        ends=ends,
+        max_positions=max_positions,
         rope=_read_rope(fields),
         weights=plain,
         plain=plain,
