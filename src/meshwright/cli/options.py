@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Verb = Callable[..., int]
 
 T = TypeVar("T")
-FORMATS: Final = ("human", "json")
+FORMATS: Final = ("human", "json", "md", "csv")
 WORKSPACE: Final = "2GiB"
 
 

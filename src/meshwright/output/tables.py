@@ -11,17 +11,18 @@ from rich.text import Text
 
 from meshwright.base.result import plain as plain_value
 from meshwright.base.units import show_bytes, show_flops, show_rate, show_seconds
+from meshwright.output.columns import MEMORY_PARTS, PART_COLUMNS, PLAN_COLUMNS, catalog_cells, fullest, part_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from meshwright.base.result import Candidate, Result
+    from meshwright.output.columns import Column
 
 _ROWS: Final = 7
 _FLIPS: Final = 6
 _BAR: Final = 36
 _NARROWEST: Final = 80
-_PARTS: Final = (("parameters_bytes", "weights"), ("kv_cache_bytes", "KV cache"), ("workspace_bytes", "workspace"))
 
 
 def as_text(result: Result, *, width: int, colour: bool) -> str:
@@ -37,9 +38,9 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
         emoji=False,
     )
     console.print(Text.assemble((result.verdict.answer, "bold"), f": {result.verdict.text}"))
-    best = result.best or (result.candidates[0] if result.command == "fit" else None)
-    if best is not None and best.memory:
-        _bars(console, best)
+    drawn = fullest(result)
+    if drawn is not None:
+        _bars(console, drawn)
     if result.command == "inspect":
         _inspect(console, result.body)
     elif result.command == "plan serve":
@@ -57,7 +58,7 @@ def _bars(console: Console, candidate: Candidate) -> None:
     memory = candidate.memory
     capacity = memory["capacity_bytes"]
     console.print(f"\nmemory of the fullest device ({candidate.id}, stage {memory['fullest_stage']})")
-    for key, name in _PARTS:
+    for key, name in MEMORY_PARTS:
         console.print(f"  {name:<10} {_bar(memory[key], capacity)} {show_bytes(memory[key]):>10}")
     total, free = memory["per_rank_bytes"], capacity - memory["per_rank_bytes"]
     state = f"{show_bytes(free)} free" if free >= 0 else f"{show_bytes(-free)} too much"
@@ -70,14 +71,8 @@ def _bar(value: int, capacity: int) -> str:
 
 
 def _candidates(console: Console, result: Result) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("layout", "fits", "step", "last finish", "on time", "GPU-s/session", "memory", "why not"):
-        table.add_column(name, justify="left" if name in {"layout", "fits", "why not"} else "right", overflow="fold")
     shown = _shown(result.candidates)
-    for item in shown:
-        table.add_row(*_row(item))
-    console.print()
-    console.print(table)
+    _columns(console, PLAN_COLUMNS, shown)
     if len(result.candidates) > len(shown):
         console.print(f"{len(result.candidates) - len(shown)} more layouts: --format json lists them all")
     best = result.best
@@ -98,29 +93,25 @@ def _shown(candidates: Sequence[Candidate]) -> list[Candidate]:
     return shown
 
 
-def _row(item: Candidate) -> tuple[str, ...]:
-    cost, count = item.measures["cost_per_on_time_gpu_s"], item.measures["on_time_count"]
-    return (
-        item.id,
-        "yes" if item.fits else "no",
-        _seconds(item.measures["step_time_s"]),
-        _seconds(item.measures["last_finish_s"]),
-        "" if count is None else str(count),
-        "" if cost is None else f"{cost:.3f}",
-        show_bytes(item.memory["per_rank_bytes"]) if item.memory else "",
-        "" if item.excluded is None else f"{item.excluded.code} {item.excluded.reason}",
-    )
+def _columns(console: Console, columns: Sequence[Column], rows: Sequence[Any]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.name, justify=column.side, overflow="fold")
+    for row in rows:
+        table.add_row(*(column.text(row) for column in columns))
+    console.print()
+    console.print(table)
 
 
 def _step(console: Console, best: Candidate) -> None:
     measures = best.measures
-    local, merged = _seconds(measures["local_time_s"]), _seconds(measures["exchange_time_s"])
+    local, merged = show_seconds(measures["local_time_s"]), show_seconds(measures["exchange_time_s"])
     console.print(f"\none step: {local} on the device, {merged} exchanging")
     for group in measures["groups"]:
         rounds = f" in {group['rounds']} rounds" if group["rounds"] else ""
         console.print(
             f"  {group['calls_per_step']} x {group['operation']} over {group['ranks']} ranks after {group['after']}: "
-            f"{group['algorithm']}{rounds}, {_seconds(group['time_s'])} each ({group['basis']})"
+            f"{group['algorithm']}{rounds}, {show_seconds(group['time_s'])} each ({group['basis']})"
         )
     if measures["idle_devices"]:
         console.print(f"  {measures['idle_devices']} devices idle")
@@ -143,7 +134,7 @@ def _fault(console: Console, best: Candidate) -> None:
         return
     cost = fault["cost_per_on_time_gpu_s"]
     told = "none on time" if cost is None else f"{fault['on_time_count']} on time at {cost:.3f} GPU-s each"
-    console.print(f"under the fault: last finish {_seconds(fault['last_finish_s'])}, {told}")
+    console.print(f"under the fault: last finish {show_seconds(fault['last_finish_s'])}, {told}")
 
 
 def _levers(console: Console, result: Result) -> None:
@@ -151,18 +142,11 @@ def _levers(console: Console, result: Result) -> None:
     if useful:
         console.print("what would shorten the step:")
     for lever in useful[:4]:
-        console.print(f"  {lever.parameter} {lever.change}: saves {_seconds(lever.saving_s)}")
+        console.print(f"  {lever.parameter} {lever.change}: saves {show_seconds(lever.saving_s)}")
 
 
 def _inspect(console: Console, body: Mapping[str, Any]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("part", "parameters", "bytes"):
-        table.add_column(name, justify="left" if name == "part" else "right")
-    for part, count in body["parameters"].items():
-        if count:
-            table.add_row(part, f"{count:,}", show_bytes(body["parameter_bytes"][part]))
-    console.print()
-    console.print(table)
+    _columns(console, PART_COLUMNS, part_rows(body))
     formats = ", ".join(f"{name} {show_bytes(size)}" for name, size in body["bytes_by_format"].items())
     kinds = ", ".join(f"{name} {size:,} B" for name, size in body["kv_bytes_per_token_by_kind"].items())
     console.print(f"\nformats     {formats}")
@@ -176,14 +160,10 @@ def _inspect(console: Console, body: Mapping[str, Any]) -> None:
 def _items(console: Console, items: list[Mapping[str, Any]]) -> None:
     """A catalog: one line an entry, its sources under it."""
     for item in items:
-        told = {key: value for key, value in item.items() if key not in _HIDDEN and value not in ("", None, {})}
-        shown = ", ".join(_pair(key, value) for key, value in told.items())
+        shown = ", ".join(_pair(key, value) for key, value in catalog_cells(item).items())
         console.print(Text.assemble((str(item["id"]), "bold"), f"  {shown}"))
         for source in item.get("sources", ()):
             console.print(f"    source: {source.title}, {source.place} (read {source.read})")
-
-
-_HIDDEN: Final = frozenset({"id", "sources", "facts", "note"})
 
 
 def _answer(console: Console, answer: Any) -> None:
@@ -244,7 +224,3 @@ _BY_SUFFIX: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
     ("_s", show_seconds),
     ("flops", show_flops),
 )
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else show_seconds(value)
