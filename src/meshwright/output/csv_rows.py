@@ -25,7 +25,7 @@ _TABLES: Final = ("items", "changes", "answer")
 
 
 def as_csv(result: Result) -> str:
-    """The table, its header first; every line but the last ends in CR LF."""
+    """The table, its header first; every line but the last ends in CR LF. A table without rows is an empty line."""
     rows = _rows(result)
     names = _names(rows)
     return _written([names, *([_cell(row.get(name)) for name in names] for row in rows)])
@@ -35,9 +35,9 @@ def _rows(result: Result) -> Sequence[Mapping[str, Json]]:
     body = cast("dict[str, Json]", plain(result.body))
     if result.candidates:
         return [cells(_whole(item)) for item in cast("list[dict[str, Json]]", as_json(result)["candidates"])]
-    table = next((found for found in (records(body.get(name)) for name in _TABLES) if found), None)
-    if table is not None:
-        return [cells(item) for item in table]
+    for name in _TABLES:
+        if body.get(name) == [] or records(body.get(name)):
+            return [cells(item) for item in records(body[name]) or ()]
     return [{"field": path, "value": value} for path, value in leaves(body).items()]
 
 

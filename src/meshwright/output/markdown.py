@@ -79,7 +79,7 @@ def _fields(title: str, record: dict[str, Json]) -> Iterator[str]:
     """A mapping: its single values as one table, then each table that it holds."""
     row = cells(record)
     tables = {name: value for name, value in row.items() if records(value)}
-    single = [(name, value) for name, value in row.items() if name not in tables]
+    single = [(name, value) for name, value in row.items() if name not in tables and value != []]
     if single:
         yield from _titled(title, _table(("field", "value"), single))
     for name, value in tables.items():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _ROWS: Final = 7
 _FLIPS: Final = 6
+_CHANGES: Final = 12
 _BAR: Final = 36
 _NARROWEST: Final = 80
 
@@ -49,6 +50,8 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
         _items(console, cast("list[Mapping[str, Any]]", result.body["items"]))
     elif "answer" in result.body:
         _answer(console, result.body["answer"])
+    elif result.command == "compare":
+        _changes(console, cast("dict[str, Any]", plain_value(result.body)))
     _closing(console, result)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).rstrip()
 
@@ -180,6 +183,42 @@ def _answer(console: Console, answer: Any) -> None:
     elif isinstance(value, dict):
         for key, item in value.items():
             console.print(f"  {key:<24} {_short(key, item)}")
+
+
+def _changes(console: Console, body: dict[str, Any]) -> None:
+    """Inputs that differ, then numbers, largest change first; the best of both is told once, as `best`."""
+    twice = body["best_ids"]["a"] if body["best_ids"]["a"] == body["best_ids"]["b"] else None
+    told: dict[str, list[str]] = {
+        "inputs that differ": [
+            f"{item['path']}: {_word(item['a'])} to {_word(item['b'])}" for item in body["inputs_changed"]
+        ],
+        "numbers that moved, largest first": [_moved(item) for item in body["changes"] if item["of"] != twice],
+        "words that differ": [
+            f"{item['of']} {item['path']}: {_word(item['a'])} to {_word(item['b'])}"
+            for item in body["words_changed"]
+            if item["of"] != twice
+        ],
+    }
+    for side in ("a", "b"):
+        only = [f"{item['of']} {item['path']}" for item in body["only"] if item["side"] == side and item["of"] != twice]
+        told[f"only in {side.upper()}"] = [*body["candidates_only"][side], *only]
+    for title, lines in told.items():
+        if lines:
+            console.print(f"\n{title}:")
+        for line in lines[:_CHANGES]:
+            console.print(f"  {line}")
+        if len(lines) > _CHANGES:
+            console.print(f"  {len(lines) - _CHANGES} more: --format json lists them all")
+
+
+def _moved(item: dict[str, Any]) -> str:
+    name = item["path"].partition("[")[0] if item["path"].endswith("]") else item["path"]
+    relative = "" if item["relative"] is None else f" ({item['relative']:+.2%})"
+    return f"{item['of']} {item['path']}: {_short(name, item['a'])} to {_short(name, item['b'])}{relative}"
+
+
+def _word(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def _closing(console: Console, result: Result) -> None:
