@@ -7,12 +7,10 @@ belongs to the column and so is written once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias, cast
 
 SCHEMA_VERSION: Final = "1"
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard, cast
 
 from meshwright.base.errors import FileError
 from meshwright.base.leaves import leaves
@@ -86,8 +86,8 @@ def read_answer(path: Path) -> Document:
         cause = f"{path} has schema_version {document['schema_version']!r}, and this program writes {SCHEMA_VERSION!r}"
         raise FileError(41, cause, "ask the question again with this version")
     if "error" in document:
-        said = document["error"].get("message") if isinstance(document["error"], dict) else document["error"]
-        raise FileError(42, f"{path} holds an error and no answer: {said}", "mend that first, then save the answer")
+        said = leaves(document).get("error.message", "its question was refused")
+        raise FileError(42, f"{path} holds no answer, {said}", "mend that first, then save the answer")
     wrong = next((name for name, holds in _SHAPE.items() if not holds(document.get(name))), None)
     if wrong is not None:
         raise FileError(40, f"{path} is no answer of meshwright: its {wrong!r} is not one", save)
@@ -202,13 +202,13 @@ def _largest_first(item: Moved) -> tuple[float, str, str]:
     return -math.inf if item.relative is None else -abs(item.relative), item.of, item.path
 
 
-def _is_number(value: object) -> Any:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _countable(value: object) -> bool:
     """Whether differences and ratios of it can be told; the other values are no numbers."""
-    return not _is_number(value) or abs(cast("float", value)) <= _LARGEST
+    return not _is_number(value) or abs(value) <= _LARGEST
 
 
 def _digest(document: Document) -> str:
