@@ -26,5 +26,16 @@ LINES = {
     "study list": ("study", "list"),
     "study run, rows": ("study", "run", "tp-scaling"),
     "study run, fields": ("study", "run", "decode-phase"),
+    "study run, steps": (
+        "study",
+        "run",
+        "supernode-choice",
+        "--step",
+        "fault",
+        "--step",
+        "scaling",
+        "--step",
+        "throughput",
+    ),
     "study run, number": ("study", "run", "row-bytes"),
 }

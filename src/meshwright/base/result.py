@@ -137,11 +137,16 @@ def error_json(code: str, cause: str, fix: str) -> dict[str, Json]:
 
 
 def plain(value: object) -> Json:
-    """Dataclasses, tuples, enums and numpy scalars as plain JSON values; numbers keep every digit."""
+    """Dataclasses, tuples, enums and numpy scalars as plain JSON values; numbers keep every digit.
+
+    A result within a value is its document.
+    """
     if hasattr(value, "tolist"):  # numpy's: some of its scalars are Python's by inheritance too
         return plain(cast("Any", value).tolist())
     if value is None or isinstance(value, (bool, str, int, float)):
         return str(value) if isinstance(value, StrEnum) else value
+    if isinstance(value, Result):
+        return as_json(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
     if hasattr(value, "items"):

@@ -294,10 +294,19 @@ class StudiesBody(TypedDict):
     items: list[StudyItem]
 
 
+class StudyStep(TypedDict):
+    """A step that was run, in order; its answer stands under its id."""
+
+    id: Name
+    title: Name
+    function: Name
+
+
 class StudyBody(TypedDict):
-    """answer: what the study's function returns; its shape is that function's own."""
+    """answer: what the study's function returns, in its own shape; of several steps, that of each by name."""
 
     answer: Any
+    steps: NotRequired[list[StudyStep]]
 
 
 # ---------------------------------------------------------------------------------------------------------- compare

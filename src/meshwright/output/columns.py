@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from meshwright.base.result import Candidate, Result
 
+_KILO: Final = 1000
 MEMORY_PARTS: Final = (
     ("parameters_bytes", "weights"),
     ("kv_cache_bytes", "KV cache"),
@@ -57,6 +58,30 @@ def catalog_cells(item: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in item.items() if key not in HIDDEN_OF_ITEMS and value not in ("", None, {})}
 
 
+def faulted(result: Result) -> list[Candidate]:
+    """The layouts that fit, where a plan has a fault."""
+    return [item for item in result.candidates if item.fits and item.measures.get("fault") is not None]
+
+
+def curve_rows(result: Result) -> list[dict[str, Any]]:
+    """Each deadline at which a layout's cost steps, with and without the fault; none where it is never in time."""
+    return [
+        {"id": curve["id"], "fault": name == "with_fault", **point}
+        for curve in result.body.get("curves", ())
+        for name in ("points", "with_fault")
+        for point in curve[name] or ()
+    ]
+
+
+def show_energy(value: float) -> str:
+    """Joules for reading: 1.21 kJ."""
+    return f"{value / _KILO:.2f} kJ" if value >= _KILO else f"{value:.2f} J"
+
+
+def _fault(item: Candidate) -> Mapping[str, Any]:
+    return item.measures["fault"]
+
+
 def _measure(name: str) -> Callable[[Candidate], Any]:
     return lambda item: item.measures[name]
 
@@ -76,6 +101,27 @@ PLAN_COLUMNS: Final = (
     Column(name="why not", value=_why_not, side="left"),
 )
 """A plan's candidates."""
+FAULT_COLUMNS: Final = (
+    Column(name="layout", value=lambda item: item.id, side="left"),
+    Column(name="replicas stopped", value=lambda item: len(_fault(item)["stopped_replicas"])),
+    Column(name="last finish", value=lambda item: _fault(item)["last_finish_s"], show=show_seconds, unit="s"),
+    Column(name="on time", value=lambda item: _fault(item)["on_time_count"]),
+    Column(
+        name="GPU-s/session",
+        value=lambda item: _fault(item)["cost_per_on_time_gpu_s"],
+        show=lambda value: f"{value:.3f}",
+    ),
+    Column(name="energy", value=lambda item: _fault(item)["energy_j"], show=show_energy, unit="J"),
+)
+"""The candidates of `faulted` with the fault replayed."""
+CURVE_COLUMNS: Final = (
+    Column(name="layout", value=lambda row: row["id"], side="left"),
+    Column(name="fault", value=lambda row: row["fault"], show=yes_or_no, side="left"),
+    Column(name="from a deadline of", value=lambda row: row["deadline_s"], show=show_seconds, unit="s"),
+    Column(name="on time", value=lambda row: row["on_time_count"]),
+    Column(name="GPU-s/session", value=lambda row: row["cost_per_on_time_gpu_s"], show=lambda value: f"{value:.3f}"),
+)
+"""The rows of `curve_rows`."""
 PART_COLUMNS: Final = (
     Column(name="part", value=lambda row: row[0], side="left"),
     Column(name="parameters", value=lambda row: row[1], show=lambda value: f"{value:,}"),

@@ -9,17 +9,27 @@ import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from meshwright.base.leaves import cells, records
-from meshwright.base.result import plain
-from meshwright.output.columns import MEMORY_PARTS, PART_COLUMNS, PLAN_COLUMNS, catalog_cells, fullest, part_rows
+from meshwright.base.result import Result, plain
+from meshwright.output.columns import (
+    CURVE_COLUMNS,
+    FAULT_COLUMNS,
+    MEMORY_PARTS,
+    PART_COLUMNS,
+    PLAN_COLUMNS,
+    catalog_cells,
+    curve_rows,
+    faulted,
+    fullest,
+    part_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from meshwright.base.result import Candidate, Json, Result, Source
+    from meshwright.base.result import Candidate, Json, Source
     from meshwright.output.columns import Column
 
 _ESCAPED: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\*|<"} | {"\n": " ", "\r": " "})
-_TABLES_OF_A_CANDIDATE: Final = (("groups", "Exchanges of one step"), ("fault", "Under the fault"))
 
 
 def as_markdown(result: Result) -> str:
@@ -28,15 +38,19 @@ def as_markdown(result: Result) -> str:
 
 
 def _sections(result: Result) -> Iterator[str]:
+    yield from _tables(result)
+    yield from _lists(result)
+    if result.next_commands:
+        yield from _titled("Next", ["```console", *(f"$ {command}" for command in result.next_commands), "```"])
+
+
+def _tables(result: Result) -> Iterator[str]:
     drawn = fullest(result)
     if drawn is not None:
         yield from _memory(drawn)
     if result.command == "plan serve":
         yield from _plan(result)
     yield from _body(result)
-    yield from _lists(result)
-    if result.next_commands:
-        yield from _titled("Next", ["```console", *(f"$ {command}" for command in result.next_commands), "```"])
 
 
 def _memory(candidate: Candidate) -> Iterator[str]:
@@ -52,9 +66,13 @@ def _memory(candidate: Candidate) -> Iterator[str]:
 def _plan(result: Result) -> Iterator[str]:
     yield from _titled("Layouts", _drawn(PLAN_COLUMNS, result.candidates))
     if result.best is not None:
-        measures = cast("dict[str, Json]", plain(result.best.measures))
-        for name, title in _TABLES_OF_A_CANDIDATE:
-            yield from _value(title, measures.get(name))
+        yield from _value("Exchanges of one step", plain(result.best.measures["groups"]))
+    for title, columns, rows in (
+        ("Under the fault", FAULT_COLUMNS, faulted(result)),
+        ("Cost against the deadline", CURVE_COLUMNS, curve_rows(result)),
+    ):
+        if rows:
+            yield from _titled(title, _drawn(columns, rows))
     yield from _value("What would change the step", plain(result.sensitivity))
     yield from _value("Where the choice changes", plain(result.flips))
 
@@ -72,7 +90,24 @@ def _body(result: Result) -> Iterator[str]:
         yield from _titled("Parts", _drawn(PART_COLUMNS, part_rows(body)))
         for name in ("parameters", "parameter_bytes"):
             del body[name]
+    if "steps" in body:
+        for step in body["steps"]:
+            yield from _step(step, body["answer"][step["id"]])
+        return
+    body.pop("curves", None)
     yield from _fields("Details", cast("dict[str, Json]", plain(body)))
+
+
+def _step(step: Mapping[str, Any], answer: Any) -> Iterator[str]:
+    """One step of a study: a result as it stands alone, rows as a table, one value as a line."""
+    title = f"{step['id']}: {step['title']}"
+    if isinstance(answer, Result):
+        yield from _titled(title, [_line(f"{answer.verdict.answer}: {answer.verdict.text}")])
+        yield from _tables(answer)
+    elif isinstance(answer, (dict, list)):
+        yield from _value(title, cast("Json", answer))
+    else:
+        yield from _titled(title, [_cell(answer)])
 
 
 def _fields(title: str, record: dict[str, Json]) -> Iterator[str]:

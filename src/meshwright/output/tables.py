@@ -9,14 +9,27 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.base.result import Result
 from meshwright.base.result import plain as plain_value
 from meshwright.base.units import show_bytes, show_flops, show_rate, show_seconds
-from meshwright.output.columns import MEMORY_PARTS, PART_COLUMNS, PLAN_COLUMNS, catalog_cells, fullest, part_rows
+from meshwright.output.columns import (
+    CURVE_COLUMNS,
+    FAULT_COLUMNS,
+    MEMORY_PARTS,
+    PART_COLUMNS,
+    PLAN_COLUMNS,
+    catalog_cells,
+    curve_rows,
+    faulted,
+    fullest,
+    part_rows,
+    show_energy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from meshwright.base.result import Candidate, Result
+    from meshwright.base.result import Candidate
     from meshwright.output.columns import Column
 
 _ROWS: Final = 7
@@ -38,6 +51,13 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
         markup=False,  # names and reasons are shown as they are, brackets and colons included
         emoji=False,
     )
+    _draw(console, result)
+    _closing(console, result)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).rstrip()
+
+
+def _draw(console: Console, result: Result) -> None:
+    """The verdict, the bars and the tables of its command."""
     console.print(Text.assemble((result.verdict.answer, "bold"), f": {result.verdict.text}"))
     drawn = fullest(result)
     if drawn is not None:
@@ -48,12 +68,12 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
         _candidates(console, result)
     elif "items" in result.body:
         _items(console, cast("list[Mapping[str, Any]]", result.body["items"]))
+    elif "steps" in result.body:
+        _steps(console, result.body)
     elif "answer" in result.body:
         _answer(console, result.body["answer"])
     elif result.command == "compare":
         _changes(console, cast("dict[str, Any]", plain_value(result.body)))
-    _closing(console, result)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).rstrip()
 
 
 def _bars(console: Console, candidate: Candidate) -> None:
@@ -75,6 +95,7 @@ def _bar(value: int, capacity: int) -> str:
 
 def _candidates(console: Console, result: Result) -> None:
     shown = _shown(result.candidates)
+    console.print()
     _columns(console, PLAN_COLUMNS, shown)
     if len(result.candidates) > len(shown):
         console.print(f"{len(result.candidates) - len(shown)} more layouts: --format json lists them all")
@@ -83,7 +104,10 @@ def _candidates(console: Console, result: Result) -> None:
         _step(console, best)
         _levers(console, result)
         _flips(console, result)
-        _fault(console, best)
+        if best.measures["energy_j"] is not None:
+            console.print(f"energy until the last finish: {show_energy(best.measures['energy_j'])}")
+        _fault(console, result)
+        _curves(console, result)
 
 
 def _shown(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -102,7 +126,6 @@ def _columns(console: Console, columns: Sequence[Column], rows: Sequence[Any]) -
         table.add_column(column.name, justify=column.side, overflow="fold")
     for row in rows:
         table.add_row(*(column.text(row) for column in columns))
-    console.print()
     console.print(table)
 
 
@@ -131,13 +154,20 @@ def _flips(console: Console, result: Result) -> None:
         console.print(f"  {len(result.flips) - _FLIPS} more: --format json lists them all")
 
 
-def _fault(console: Console, best: Candidate) -> None:
-    fault = best.measures["fault"]
-    if fault is None:
-        return
-    cost = fault["cost_per_on_time_gpu_s"]
-    told = "none on time" if cost is None else f"{fault['on_time_count']} on time at {cost:.3f} GPU-s each"
-    console.print(f"under the fault: last finish {show_seconds(fault['last_finish_s'])}, {told}")
+def _fault(console: Console, result: Result) -> None:
+    """Every layout that fits, with the fault replayed, in the order of the plan."""
+    rows = faulted(result)
+    if rows:
+        console.print("\nunder the fault:")
+        _columns(console, FAULT_COLUMNS, rows[:_ROWS])
+
+
+def _curves(console: Console, result: Result) -> None:
+    """Where the cost of an on-time session steps as the deadline moves."""
+    rows = curve_rows(result)
+    if rows:
+        console.print("\ncost against the deadline:")
+        _columns(console, CURVE_COLUMNS, rows)
 
 
 def _levers(console: Console, result: Result) -> None:
@@ -149,6 +179,7 @@ def _levers(console: Console, result: Result) -> None:
 
 
 def _inspect(console: Console, body: Mapping[str, Any]) -> None:
+    console.print()
     _columns(console, PART_COLUMNS, part_rows(body))
     formats = ", ".join(f"{name} {show_bytes(size)}" for name, size in body["bytes_by_format"].items())
     kinds = ", ".join(f"{name} {size:,} B" for name, size in body["kv_bytes_per_token_by_kind"].items())
@@ -169,8 +200,18 @@ def _items(console: Console, items: list[Mapping[str, Any]]) -> None:
             console.print(f"    source: {source.title}, {source.place} (read {source.read})")
 
 
+def _steps(console: Console, body: Mapping[str, Any]) -> None:
+    """A study of several steps, one after the other."""
+    for step in body["steps"]:
+        console.print(f"\n{step['id']}: {step['title']}")
+        _answer(console, body["answer"][step["id"]])
+
+
 def _answer(console: Console, answer: Any) -> None:
-    """A study's answer: fields in a column, rows in a table."""
+    """A study's answer: a result as it is drawn alone, fields in a column, rows in a table."""
+    if isinstance(answer, Result):
+        _draw(console, answer)
+        return
     value = plain_value(answer)
     if isinstance(value, list) and value and isinstance(value[0], dict):
         table = Table(box=None, pad_edge=False, header_style="bold")
@@ -183,6 +224,8 @@ def _answer(console: Console, answer: Any) -> None:
     elif isinstance(value, dict):
         for key, item in value.items():
             console.print(f"  {key:<24} {_short(key, item)}")
+    elif value is not None and not isinstance(value, list):
+        console.print(f"  {_short('', value)}")
 
 
 def _changes(console: Console, body: dict[str, Any]) -> None:

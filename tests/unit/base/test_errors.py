@@ -29,6 +29,7 @@ MEANING = {
     "IO021": "an input of a study that is wrong or unknown",
     "IO022": "a study that names no public function",
     "IO023": "inputs for which a study has no answer",
+    "IO024": "an unknown step of a study",
     "IO030": "a command line that cannot be parsed",
     "IO031": "an input that is too large to work on",
     "IO032": "a --set that is no PATH=VALUE of a noun",
