@@ -75,14 +75,14 @@ def test_the_exit_code_is_the_answer(line, code):
         (("study", "run", "read-time", "--set", "rate_bytes_per_s=0B/s"), "IO023"),
     ],
 )
-@pytest.mark.parametrize("style", ["human", "json"])
+@pytest.mark.parametrize("style", ["human", "json", "md", "csv"])
 def test_bad_input_is_a_coded_message_with_its_cause_and_a_fix(line, code, style):
     found = meshwright(*line, "--format", style)
     assert found.code == 2
     assert found.err.startswith(f"error[{code}]: ")
     assert CODED.search(found.err)
     assert "\nfix: " in found.err
-    if style == "human":
+    if style != "json":
         assert found.out == ""
         return
     answer = found.answer
@@ -120,7 +120,7 @@ def test_the_last_format_counts():
 # ---------------------------------------------------------------------------------------------------------- streams
 
 
-@pytest.mark.parametrize("style", ["human", "json"])
+@pytest.mark.parametrize("style", ["human", "json", "md", "csv"])
 def test_an_answer_leaves_stderr_empty(style):
     found = meshwright(*_INSPECT, "--format", style)
     assert found.err == ""
@@ -132,7 +132,7 @@ def test_quiet_is_the_verdict_alone():
     assert quiet.out == whole.out.splitlines()[0] + "\n"
 
 
-@pytest.mark.parametrize("style", ["human", "json"])
+@pytest.mark.parametrize("style", ["human", "json", "md", "csv"])
 def test_verbose_logs_to_stderr_and_leaves_stdout_as_it_is(style):
     plain, verbose = meshwright(*_INSPECT, "--format", style), meshwright(*_INSPECT, "--format", style, "-v")
     assert verbose.out == plain.out
@@ -186,13 +186,13 @@ def test_a_full_stdout_is_a_coded_message():
 # ------------------------------------------------------------------------------------------------------------ files
 
 
-@pytest.mark.parametrize("style", ["human", "json"])
+@pytest.mark.parametrize("style", ["human", "json", "md", "csv"])
 def test_an_answer_goes_to_a_file_as_it_would_to_stdout(tmp_path, style):
     file = tmp_path / "answer"
     found = meshwright(*_INSPECT, "--format", style, "-o", str(file))
     assert (found.code, found.out) == (0, "")
     assert found.err == f"wrote {file}\n"
-    assert file.read_text(encoding="utf-8") == meshwright(*_INSPECT, "--format", style).out
+    assert file.read_bytes().decode("utf-8") == meshwright(*_INSPECT, "--format", style).out
     assert names_in(tmp_path) == ["answer"]
 
 

@@ -7,12 +7,10 @@ belongs to the column and so is written once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias, cast
 
 SCHEMA_VERSION: Final = "1"
 
@@ -139,11 +137,16 @@ def error_json(code: str, cause: str, fix: str) -> dict[str, Json]:
 
 
 def plain(value: object) -> Json:
-    """Dataclasses, tuples, enums and numpy scalars as plain JSON values; numbers keep every digit."""
+    """Dataclasses, tuples, enums and numpy scalars as plain JSON values; numbers keep every digit.
+
+    A result within a value is its document.
+    """
     if hasattr(value, "tolist"):  # numpy's: some of its scalars are Python's by inheritance too
         return plain(cast("Any", value).tolist())
     if value is None or isinstance(value, (bool, str, int, float)):
         return str(value) if isinstance(value, StrEnum) else value
+    if isinstance(value, Result):
+        return as_json(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
     if hasattr(value, "items"):

@@ -21,6 +21,7 @@ _VERBS: Final = {
     "fit": ("fit", "Whether a model fits a system at given degrees, byte by byte."),
     "plan": ("plan", "Which layout to run: plan serve."),
     "explain": ("explain", "Where a number of a saved result comes from: its formula, values and sources."),
+    "compare": ("compare", "What changed between two saved answers of one command."),
     "list": ("listing", "What the catalog knows, with sources."),
     "study": ("study", "Packaged studies: list them, run one."),
 }

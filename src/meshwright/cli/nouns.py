@@ -7,10 +7,9 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from shlex import join, split
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from meshwright.base.errors import FileError, SystemSpecError
-from meshwright.base.parse import read_json, read_text
+from meshwright.base.errors import SystemSpecError
 from meshwright.cli.options import WORKSPACE, changed
 from meshwright.layout.layout import read_fixed
 from meshwright.model.checks import checked_model
@@ -79,14 +78,6 @@ def _flag(name: str) -> str:
 def _again(settings: tuple[str, ...], noun: str) -> list[str]:
     """The settings of a noun as options."""
     return [word for setting in settings if setting.strip().startswith(noun) for word in ("--set", setting)]
-
-
-def saved_result(file: str) -> Mapping[str, Any]:
-    """The document of a result that was saved with `--format json`. Raises IO010, IO012, and IO040 for another file."""
-    data = read_json(read_text(Path(file)), file)
-    if not isinstance(data, dict) or "schema_version" not in data:
-        raise FileError(40, f"{file} is no saved result", "save one: --format json -o RESULT.json")
-    return cast("dict[str, Any]", data)
 
 
 def hub_cache() -> Path:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Verb = Callable[..., int]
 
 T = TypeVar("T")
-FORMATS: Final = ("human", "json")
+FORMATS: Final = ("human", "json", "md", "csv")
 WORKSPACE: Final = "2GiB"
 COMPUTED: Final = "computed"
 _WEIGHTS: Final = "bf16, fp16, fp32, fp8, int8, int4, mxfp4 or nvfp4 instead of what the config says."

@@ -7,6 +7,8 @@ import os
 import secrets
 import shutil
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,19 +27,44 @@ _PLAIN: Final = str.maketrans({"█": "#", "·": "."})
 
 def show(result: Result, output: Output) -> int:
     """Print the answer on stdout, or write it to a file. Raises IO033 (the file), IO035 (stdout)."""
-    text = _text(result, output)
+    form = _FORMS[output.style]
+    text = form.draw(result, output) + form.line_end
     if output.file is None:
         _print(text)
     else:
-        _write(Path(output.file), text + "\n")
+        _write(Path(output.file), text)
         if not output.quiet:
             click.echo(f"wrote {output.file}", err=True)
     return result.verdict.exit_code
 
 
-def _text(result: Result, output: Output) -> str:
-    if output.style == "json":
-        return json.dumps(as_json(result), indent=2, allow_nan=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """One --format. draw: the answer without the end of its last line."""
+
+    draw: Callable[[Result, Output], str]
+    line_end: str = "\n"
+
+
+def _json(result: Result, output: Output) -> str:
+    _ = output
+    return json.dumps(as_json(result), indent=2, allow_nan=False)
+
+
+def _csv(result: Result, output: Output) -> str:
+    from meshwright.output.csv_rows import as_csv  # noqa: PLC0415 - a form is loaded when it is asked for
+
+    _ = output
+    return as_csv(result)
+
+
+def _markdown(result: Result, output: Output) -> str:
+    from meshwright.output.markdown import as_markdown  # noqa: PLC0415 - as csv
+
+    return as_markdown(result).partition("\n")[0] if output.quiet else as_markdown(result)
+
+
+def _human(result: Result, output: Output) -> str:
     if output.quiet:
         return f"{result.verdict.answer}: {result.verdict.text}"
     from meshwright.output.tables import as_text  # noqa: PLC0415 - rich is loaded only when a table is drawn
@@ -47,13 +74,22 @@ def _text(result: Result, output: Output) -> str:
     return as_text(result, width=width, colour=on_terminal and "NO_COLOR" not in os.environ)
 
 
+_FORMS: Final = {
+    "human": Form(draw=_human),
+    "json": Form(draw=_json),
+    "md": Form(draw=_markdown),
+    "csv": Form(draw=_csv, line_end="\r\n"),
+}
+
+
 def _print(text: str) -> None:
     """On stdout. A reader that leaves early changes nothing; what stdout cannot spell is replaced."""
     try:
         try:
-            click.echo(text)
+            click.echo(text, nl=False)
         except UnicodeEncodeError as problem:
-            click.echo(text.translate(_PLAIN).encode(problem.encoding, "replace").decode(problem.encoding))
+            spelled = text.translate(_PLAIN).encode(problem.encoding, "replace").decode(problem.encoding)
+            click.echo(spelled, nl=False)
     except BrokenPipeError:
         _close_stdout()
     except OSError as problem:
@@ -72,7 +108,7 @@ def _write(path: Path, text: str) -> None:
     """To a new file beside `path`, renamed onto it when complete; straight to a device or a pipe."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
-            path.write_text(text, encoding="utf-8", errors="replace")
+            path.write_text(text, encoding="utf-8", errors="replace", newline="")
         else:
             _replace(path.resolve(), text)
     except (OSError, ValueError) as problem:
@@ -83,7 +119,7 @@ def _write(path: Path, text: str) -> None:
 def _replace(path: Path, text: str) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        part.write_text(text, encoding="utf-8", errors="replace")
+        part.write_text(text, encoding="utf-8", errors="replace", newline="")
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

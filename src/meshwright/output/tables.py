@@ -9,23 +9,38 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.base.result import Result
 from meshwright.base.result import plain as plain_value
 from meshwright.base.units import show_bytes, show_flops, show_rate, show_seconds
 from meshwright.output.batch_rows import batch_row, pareto_row, spread
+from meshwright.output.columns import (
+    CURVE_COLUMNS,
+    FAULT_COLUMNS,
+    MEMORY_PARTS,
+    PART_COLUMNS,
+    PLAN_COLUMNS,
+    catalog_cells,
+    curve_rows,
+    faulted,
+    fullest,
+    part_rows,
+    show_energy,
+)
 from meshwright.output.expressions import formulas, inputs
 from meshwright.output.expressions import shown as number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from meshwright.base.result import Candidate, Result
+    from meshwright.base.result import Candidate
+    from meshwright.output.columns import Column
 
 _ROWS: Final = 7
 _FLIPS: Final = 6
 _POINTS: Final = 10
+_CHANGES: Final = 12
 _BAR: Final = 36
 _NARROWEST: Final = 80
-_PARTS: Final = (("parameters_bytes", "weights"), ("kv_cache_bytes", "KV cache"), ("workspace_bytes", "workspace"))
 
 
 def as_text(result: Result, *, width: int, colour: bool) -> str:
@@ -40,10 +55,17 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
         markup=False,  # names and reasons are shown as they are, brackets and colons included
         emoji=False,
     )
+    _draw(console, result)
+    _closing(console, result)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).rstrip()
+
+
+def _draw(console: Console, result: Result) -> None:
+    """The verdict, the bars and the tables of its command."""
     console.print(Text.assemble((result.verdict.answer, "bold"), f": {result.verdict.text}"))
-    best = result.best or (result.candidates[0] if result.command == "fit" else None)
-    if best is not None and best.memory:
-        _bars(console, best)
+    drawn = fullest(result)
+    if drawn is not None:
+        _bars(console, drawn)
     if result.command == "inspect":
         _inspect(console, result.body)
     elif result.command == "explain":
@@ -54,10 +76,12 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
         _candidates(console, result)
     elif "items" in result.body:
         _items(console, cast("list[Mapping[str, Any]]", result.body["items"]))
+    elif "steps" in result.body:
+        _steps(console, result.body)
     elif "answer" in result.body:
         _answer(console, result.body["answer"])
-    _closing(console, result)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).rstrip()
+    elif result.command == "compare":
+        _changes(console, cast("dict[str, Any]", plain_value(result.body)))
 
 
 def _bars(console: Console, candidate: Candidate) -> None:
@@ -65,7 +89,7 @@ def _bars(console: Console, candidate: Candidate) -> None:
     memory = candidate.memory
     capacity = memory["capacity_bytes"]
     console.print(f"\nmemory of the fullest device ({candidate.id}, stage {memory['fullest_stage']})")
-    for key, name in _PARTS:
+    for key, name in MEMORY_PARTS:
         console.print(f"  {name:<10} {_bar(memory[key], capacity)} {show_bytes(memory[key]):>10}")
     total, free = memory["per_rank_bytes"], capacity - memory["per_rank_bytes"]
     state = f"{show_bytes(free)} free" if free >= 0 else f"{show_bytes(-free)} too much"
@@ -94,14 +118,9 @@ def _bar(value: int, capacity: int) -> str:
 
 
 def _candidates(console: Console, result: Result) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("layout", "fits", "step", "last finish", "on time", "GPU-s/session", "memory", "why not"):
-        table.add_column(name, justify="left" if name in {"layout", "fits", "why not"} else "right", overflow="fold")
     shown = _shown(result.candidates)
-    for item in shown:
-        table.add_row(*_row(item))
     console.print()
-    console.print(table)
+    _columns(console, PLAN_COLUMNS, shown)
     if len(result.candidates) > len(shown):
         console.print(f"{len(result.candidates) - len(shown)} more layouts: --format json lists them all")
     best = result.best
@@ -109,7 +128,10 @@ def _candidates(console: Console, result: Result) -> None:
         _step(console, best)
         _levers(console, result)
         _flips(console, result)
-        _fault(console, best)
+        if best.measures["energy_j"] is not None:
+            console.print(f"energy until the last finish: {show_energy(best.measures['energy_j'])}")
+        _fault(console, result)
+        _curves(console, result)
 
 
 def _batches(console: Console, result: Result) -> None:
@@ -153,29 +175,24 @@ def _shown(candidates: Sequence[Candidate]) -> list[Candidate]:
     return shown
 
 
-def _row(item: Candidate) -> tuple[str, ...]:
-    cost, count = item.measures["cost_per_on_time_gpu_s"], item.measures["on_time_count"]
-    return (
-        item.id,
-        "yes" if item.fits else "no",
-        _seconds(item.measures["step_time_s"]),
-        _seconds(item.measures["last_finish_s"]),
-        "" if count is None else str(count),
-        "" if cost is None else f"{cost:.3f}",
-        show_bytes(item.memory["per_rank_bytes"]) if item.memory else "",
-        "" if item.excluded is None else f"{item.excluded.code} {item.excluded.reason}",
-    )
+def _columns(console: Console, columns: Sequence[Column], rows: Sequence[Any]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.name, justify=column.side, overflow="fold")
+    for row in rows:
+        table.add_row(*(column.text(row) for column in columns))
+    console.print(table)
 
 
 def _step(console: Console, best: Candidate) -> None:
     measures = best.measures
-    local, merged = _seconds(measures["local_time_s"]), _seconds(measures["exchange_time_s"])
+    local, merged = show_seconds(measures["local_time_s"]), show_seconds(measures["exchange_time_s"])
     console.print(f"\none step: {local} on the device, {merged} exchanging")
     for group in measures["groups"]:
         rounds = f" in {group['rounds']} rounds" if group["rounds"] else ""
         console.print(
             f"  {group['calls_per_step']} x {group['operation']} over {group['ranks']} ranks after {group['after']}: "
-            f"{group['algorithm']}{rounds}, {_seconds(group['time_s'])} each ({group['basis']})"
+            f"{group['algorithm']}{rounds}, {show_seconds(group['time_s'])} each ({group['basis']})"
         )
     if measures["idle_devices"]:
         console.print(f"  {measures['idle_devices']} devices idle")
@@ -192,13 +209,20 @@ def _flips(console: Console, result: Result) -> None:
         console.print(f"  {len(result.flips) - _FLIPS} more: --format json lists them all")
 
 
-def _fault(console: Console, best: Candidate) -> None:
-    fault = best.measures["fault"]
-    if fault is None:
-        return
-    cost = fault["cost_per_on_time_gpu_s"]
-    told = "none on time" if cost is None else f"{fault['on_time_count']} on time at {cost:.3f} GPU-s each"
-    console.print(f"under the fault: last finish {_seconds(fault['last_finish_s'])}, {told}")
+def _fault(console: Console, result: Result) -> None:
+    """Every layout that fits, with the fault replayed, in the order of the plan."""
+    rows = faulted(result)
+    if rows:
+        console.print("\nunder the fault:")
+        _columns(console, FAULT_COLUMNS, rows[:_ROWS])
+
+
+def _curves(console: Console, result: Result) -> None:
+    """Where the cost of an on-time session steps as the deadline moves."""
+    rows = curve_rows(result)
+    if rows:
+        console.print("\ncost against the deadline:")
+        _columns(console, CURVE_COLUMNS, rows)
 
 
 def _levers(console: Console, result: Result) -> None:
@@ -206,18 +230,12 @@ def _levers(console: Console, result: Result) -> None:
     if useful:
         console.print("what would shorten the step:")
     for lever in useful[:4]:
-        console.print(f"  {lever.parameter} {lever.change}: saves {_seconds(lever.saving_s)}")
+        console.print(f"  {lever.parameter} {lever.change}: saves {show_seconds(lever.saving_s)}")
 
 
 def _inspect(console: Console, body: Mapping[str, Any]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("part", "parameters", "bytes"):
-        table.add_column(name, justify="left" if name == "part" else "right")
-    for part, count in body["parameters"].items():
-        if count:
-            table.add_row(part, f"{count:,}", show_bytes(body["parameter_bytes"][part]))
     console.print()
-    console.print(table)
+    _columns(console, PART_COLUMNS, part_rows(body))
     formats = ", ".join(f"{name} {show_bytes(size)}" for name, size in body["bytes_by_format"].items())
     kinds = ", ".join(f"{name} {size:,} B" for name, size in body["kv_bytes_per_token_by_kind"].items())
     console.print(f"\nformats     {formats}")
@@ -253,18 +271,24 @@ def _explanation(console: Console, result: Result) -> None:
 def _items(console: Console, items: list[Mapping[str, Any]]) -> None:
     """A catalog: one line an entry, its sources under it."""
     for item in items:
-        told = {key: value for key, value in item.items() if key not in _HIDDEN and value not in ("", None, {})}
-        shown = ", ".join(_pair(key, value) for key, value in told.items())
+        shown = ", ".join(_pair(key, value) for key, value in catalog_cells(item).items())
         console.print(Text.assemble((str(item["id"]), "bold"), f"  {shown}"))
         for source in item.get("sources", ()):
             console.print(f"    source: {source.title}, {source.place} (read {source.read})")
 
 
-_HIDDEN: Final = frozenset({"id", "sources", "facts", "note"})
+def _steps(console: Console, body: Mapping[str, Any]) -> None:
+    """A study of several steps, one after the other."""
+    for step in body["steps"]:
+        console.print(f"\n{step['id']}: {step['title']}")
+        _answer(console, body["answer"][step["id"]])
 
 
 def _answer(console: Console, answer: Any) -> None:
-    """A study's answer: fields in a column, rows in a table."""
+    """A study's answer: a result as it is drawn alone, fields in a column, rows in a table."""
+    if isinstance(answer, Result):
+        _draw(console, answer)
+        return
     value = plain_value(answer)
     if isinstance(value, list) and value and isinstance(value[0], dict):
         table = Table(box=None, pad_edge=False, header_style="bold")
@@ -277,6 +301,44 @@ def _answer(console: Console, answer: Any) -> None:
     elif isinstance(value, dict):
         for key, item in value.items():
             console.print(f"  {key:<24} {_short(key, item)}")
+    elif value is not None and not isinstance(value, list):
+        console.print(f"  {_short('', value)}")
+
+
+def _changes(console: Console, body: dict[str, Any]) -> None:
+    """Inputs that differ, then numbers, largest change first; the best of both is told once, as `best`."""
+    twice = body["best_ids"]["a"] if body["best_ids"]["a"] == body["best_ids"]["b"] else None
+    told: dict[str, list[str]] = {
+        "inputs that differ": [
+            f"{item['path']}: {_word(item['a'])} to {_word(item['b'])}" for item in body["inputs_changed"]
+        ],
+        "numbers that moved, largest first": [_moved(item) for item in body["changes"] if item["of"] != twice],
+        "words that differ": [
+            f"{item['of']} {item['path']}: {_word(item['a'])} to {_word(item['b'])}"
+            for item in body["words_changed"]
+            if item["of"] != twice
+        ],
+    }
+    for side in ("a", "b"):
+        only = [f"{item['of']} {item['path']}" for item in body["only"] if item["side"] == side and item["of"] != twice]
+        told[f"only in {side.upper()}"] = [*body["candidates_only"][side], *only]
+    for title, lines in told.items():
+        if lines:
+            console.print(f"\n{title}:")
+        for line in lines[:_CHANGES]:
+            console.print(f"  {line}")
+        if len(lines) > _CHANGES:
+            console.print(f"  {len(lines) - _CHANGES} more: --format json lists them all")
+
+
+def _moved(item: dict[str, Any]) -> str:
+    name = item["path"].partition("[")[0] if item["path"].endswith("]") else item["path"]
+    relative = "" if item["relative"] is None else f" ({item['relative']:+.2%})"
+    return f"{item['of']} {item['path']}: {_short(name, item['a'])} to {_short(name, item['b'])}{relative}"
+
+
+def _word(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def _closing(console: Console, result: Result) -> None:
@@ -321,7 +383,3 @@ _BY_SUFFIX: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
     ("_s", show_seconds),
     ("flops", show_flops),
 )
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else show_seconds(value)

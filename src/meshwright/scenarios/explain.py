@@ -43,20 +43,20 @@ class ExplainOptions:
 
 
 def explain(document: Document, options: ExplainOptions) -> Result:
-    """The number at the path of a saved result (the document of `--format json`), as an expression over its inputs.
+    """The number at the path of a saved result (a document of `read_answer`), as an expression over its inputs.
 
-    The verdict is `no` when the inputs now give another number than the saved one. Raises IO040 (no saved result, or of
-    a verb that has no expressions), IO041 (no number at that path), IO042 (a number that no formula gives), IO013 and
+    The verdict is `no` when the inputs now give another number than the saved one. Raises IO046 (of a verb that
+    has no expressions), IO044 (no number at that path), IO045 (a number that no formula gives), IO013 and
     IO015 (inputs that cannot be read back).
     """
     run, path = _runner(document), options.path
     steps = _steps(document, path)
     saved = _at(document, steps, path)
     if isinstance(saved, bool) or not isinstance(saved, (int, float)):
-        raise FileError(41, f"{path} is not a number", _numbers_below(path, saved))
+        raise FileError(44, f"{path} is not a number", _numbers_below(path, saved))
     if steps[0] == "flips":
         cause = f"{path}: a flip is found by search, and no formula gives it"
-        raise FileError(42, cause, "explain the goals there: plan again with its parameter set to the flip's value")
+        raise FileError(45, cause, "explain the goals there: plan again with its parameter set to the flip's value")
     found = _matching(run(document, _layout_of(document, steps)), document, steps, path)
     value = held(found)
     same = abs(value - saved) <= _CLOSE * max(abs(saved), abs(value))
@@ -103,12 +103,10 @@ _RUNS: Final[Mapping[str, Callable[[Document, Document | None], Result]]] = {
 
 
 def _runner(document: Document) -> Callable[[Document, Document | None], Result]:
-    command = document.get("command")
-    if not isinstance(command, str) or not isinstance(document.get("inputs"), Mapping):
-        raise FileError(40, "the file is no saved result", "save one: --format json -o RESULT.json")
+    command = document["command"]
     if command not in _RUNS:
         cause = f"a result of `{command}` has no expressions"
-        raise FileError(40, cause, f"explain a result of {', '.join(_RUNS)}")
+        raise FileError(46, cause, f"explain a result of {', '.join(_RUNS)}")
     return _RUNS[command]
 
 
@@ -137,7 +135,7 @@ def _layout_of(document: Document, steps: Sequence[Step]) -> Document | None:
 
 
 def _steps(document: Document, path: str) -> list[Step]:
-    """`candidates[id=...].memory.per_rank_bytes` as keys and places. Raises IO041 for a malformed path."""
+    """`candidates[id=...].memory.per_rank_bytes` as keys and places. Raises IO044 for a malformed path."""
     steps: list[Step] = []
     end = 0
     for match in _STEP.finditer(path):
@@ -147,7 +145,7 @@ def _steps(document: Document, path: str) -> list[Step]:
         key, place = match.groups()
         steps.append(_place(document, steps, place, path) if key is None else key)
     if end != len(path) or not steps:
-        raise FileError(41, f"{path!r} is no path", "write as in best.step_time_s or candidates[3].memory.total_bytes")
+        raise FileError(44, f"{path!r} is no path", "write as in best.step_time_s or candidates[3].memory.total_bytes")
     return steps
 
 
@@ -156,31 +154,31 @@ def _place(document: Document, steps: Sequence[Step], text: str, path: str) -> i
     if not equals:
         if text.isdecimal():
             return int(text)
-        raise FileError(41, f"{path}: [{text}] is no place", "write [0], or [id=...]")
+        raise FileError(44, f"{path}: [{text}] is no place", "write [0], or [id=...]")
     items: Any = _at(document, steps, path)
     records = cast("list[Any]", items) if isinstance(items, list) else []
     known = [str(cast("Document", item).get(name)) for item in records if isinstance(item, Mapping)]
     if wanted not in known:
-        raise FileError(41, f"{path}: nothing has {name}={wanted}", suggest(wanted, known))
+        raise FileError(44, f"{path}: nothing has {name}={wanted}", suggest(wanted, known))
     return known.index(wanted)
 
 
 def _at(document: Document, steps: Sequence[Step], path: str) -> Any:
-    """What stands at a path of plain JSON. Raises IO041."""
+    """What stands at a path of plain JSON. Raises IO044."""
     value: Any = document
     for step in steps:
         if isinstance(value, Mapping):
             inside = cast("Document", value)
             if step not in inside:
-                raise FileError(41, f"{path}: there is no {step!r}", suggest(str(step), list(inside)))
+                raise FileError(44, f"{path}: there is no {step!r}", suggest(str(step), list(inside)))
             value = inside[cast("str", step)]
         elif isinstance(value, list) and isinstance(step, int):
             items = cast("list[Any]", value)
             if step >= len(items):
-                raise FileError(41, f"{path}: there are {len(items)} items", f"give a place below {len(items)}")
+                raise FileError(44, f"{path}: there are {len(items)} items", f"give a place below {len(items)}")
             value = items[step]
         else:
-            raise FileError(41, f"{path}: there is nothing inside {step!r}", "end the path before it")
+            raise FileError(44, f"{path}: there is nothing inside {step!r}", "end the path before it")
     return value
 
 
@@ -197,7 +195,7 @@ def _matching(result: Result, document: Document, steps: Sequence[Step], path: s
         else:
             traced = _child(traced, step)
         if traced is None:
-            raise FileError(42, f"{path}: the inputs give no such number any more", "save the result again")
+            raise FileError(45, f"{path}: the inputs give no such number any more", "save the result again")
         saved = inside
     return traced
 

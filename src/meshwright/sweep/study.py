@@ -1,14 +1,16 @@
-"""A packaged study's name goes in (a TOML naming one public function and its inputs); that function's answer comes out.
+"""A packaged study's name goes in (a TOML naming public functions and their inputs); what they answer comes out.
 
-Every mechanism that has no verb of its own is reached this way. Inputs are read by the function's own annotations:
-`Model` and `System` by their ids, dataclasses from tables, and plain numbers by the unit in their name.
+Every mechanism that has no verb of its own is reached this way. A study is one function, or several named steps that
+share inputs: a step takes every shared input that its function has, tables field by field, and its own stand above
+them. Inputs are read by the function's own annotations: `Model` and `System` by their ids, dataclasses from tables, and
+plain numbers by the unit in their name.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from inspect import signature
 from typing import Any, Final, TypeVar, cast, get_type_hints
@@ -18,7 +20,7 @@ import numpy as np
 from meshwright.base.errors import FileError, suggest
 from meshwright.base.parse import build, read_toml, set_path
 from meshwright.base.registry import Registry
-from meshwright.base.result import Json, Result, Source, Verdict, as_json, plain
+from meshwright.base.result import Result, Source, Verdict, plain
 from meshwright.base.units import parse_quantity
 from meshwright.model.checks import checked_model
 from meshwright.model.model import Model
@@ -41,14 +43,31 @@ _BY_SUFFIX: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
-    """One packaged study. function: `package.module:name`.   inputs: text by argument name."""
+class Step:
+    """One call. function: `package.module:name`.   inputs: text, numbers and tables by argument name."""
 
     name: str
     title: str
     function: str
-    inputs: Mapping[str, Any]
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """One packaged study: a function with its inputs, or steps with the inputs that they share."""
+
+    name: str
+    title: str
+    function: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    shared: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    steps: tuple[Step, ...] = ()
     source: Source | None = None
+
+    @property
+    def calls(self) -> tuple[Step, ...]:
+        """Its steps; for one function that function alone."""
+        return self.steps or (Step(name=self.name, title=self.title, function=self.function, inputs=self.inputs),)
 
 
 def read_study(name: str) -> Study:
@@ -64,14 +83,14 @@ def study_list() -> tuple[Study, ...]:
 
 
 def studies() -> Result:
-    """Every packaged study as a catalog: name, title, function, inputs and source."""
+    """Every packaged study as a catalog: name, title, functions, inputs and source."""
     found = study_list()
     items = [
         {
             "id": study.name,
             "title": study.title,
-            "function": study.function,
-            "inputs": study.inputs,
+            "function": ", ".join(dict.fromkeys(step.function for step in study.calls)),
+            "inputs": {**study.inputs, **study.shared, **{step.name: step.inputs for step in study.steps}},
             "sources": [] if study.source is None else [study.source],
         }
         for study in found
@@ -84,43 +103,106 @@ def studies() -> Result:
     )
 
 
-def run_study(name: str, settings: Mapping[str, str]) -> Result:
+def run_study(name: str, settings: Mapping[str, str], steps: tuple[str, ...] = ()) -> Result:
     """The study's answer with some inputs set otherwise: `{"system.scale_up.latency": "1us"}`.
 
-    Raises IO020 (study), IO021 (input), IO023 (inputs that give no number), and what the function raises.
+    steps: the names of those to run, all when empty. A setting goes to every step that has the input; one that starts
+    with a step's name goes to that step alone, as in `fault.options.fault.stall`.
+
+    Raises IO020 (study), IO021 (input), IO023 (inputs that give no number), IO024 (step), and what a function raises.
     """
     study = read_study(name)
-    function = function_of(study)
-    given = _settled(study, settings, tuple(signature(function).parameters))
-    arguments = _arguments(function, given, settings, study.name)
-    answer, body = _answer(function, arguments, name)
-    text = f"{study.title}: {_brief(answer)}"
-    verdict = Verdict(answer="yes", text=text)
+    calls = _chosen(study, steps)
+    asked = _directed(study, calls, settings)
+    given: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
+    for step in calls:
+        function = function_of(step)
+        given[step.name] = _settled(step, asked[step.name], tuple(signature(function).parameters))
+        arguments = _arguments(function, given[step.name], asked[step.name], step.name)
+        answers[step.name] = _answer(function, arguments, step.name)
+    told = [{"id": step.name, "title": step.title, "function": step.function} for step in calls]
+    first = answers[calls[0].name]
+    text = f"{len(calls)} of {len(study.steps)} steps" if study.steps else _brief(first)
     return Result(
         command="study run",
-        verdict=verdict,
-        inputs={"model": None, "system": None, "job": None, "layout": None, "options": {"study": name, **given}},
-        sources=() if study.source is None else (study.source,),
-        body={"answer": body},
+        verdict=Verdict(answer="yes", text=f"{study.title}: {text}"),
+        inputs={
+            "model": None,
+            "system": None,
+            "job": None,
+            "layout": None,
+            "options": {"study": name, **(given if study.steps else given[name])},
+        },
+        warnings=_lifted(answers, "warnings"),
+        not_modelled=_lifted(answers, "not_modelled"),
+        sources=(*(() if study.source is None else (study.source,)), *_lifted(answers, "sources")),
+        body={"answer": answers, "steps": told} if study.steps else {"answer": first},
     )
 
 
-def _answer(function: Callable[..., Any], arguments: Mapping[str, Any], study: str) -> tuple[Any, Json]:
-    """The answer and its plain values. A study takes any inputs, so a division by zero or an overflow is theirs."""
+def _lifted(answers: Mapping[str, Any], name: str) -> tuple[Any, ...]:
+    """What the results among the answers say, each thing once."""
+    results = [answer for answer in answers.values() if isinstance(answer, Result)]
+    return tuple(dict.fromkeys(item for result in results for item in getattr(result, name)))
+
+
+def _chosen(study: Study, names: tuple[str, ...]) -> tuple[Step, ...]:
+    """The steps to run, in the study's order, each with the shared inputs that its function takes."""
+    known = [step.name for step in study.steps]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise FileError(24, f"study {study.name} has no step {unknown[0]!r}", suggest(unknown[0], known))
+    return tuple(replace(step, inputs=_shared(study, step)) for step in study.calls if not names or step.name in names)
+
+
+def _shared(study: Study, step: Step) -> Mapping[str, Any]:
+    taken = signature(function_of(step)).parameters
+    return _merged({name: value for name, value in study.shared.items() if name in taken}, step.inputs)
+
+
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, tables field by field; where both have a value, that of `over`."""
+    merged = {**under, **over}
+    for name in under.keys() & over.keys():
+        if isinstance(under[name], Mapping) and isinstance(over[name], Mapping):
+            merged[name] = _merged(under[name], over[name])
+    return merged
+
+
+def _directed(study: Study, calls: tuple[Step, ...], settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The settings of each step. Raises IO021 for one that no step takes."""
+    asked: dict[str, dict[str, str]] = {step.name: {} for step in calls}
+    for path, text in settings.items():
+        head, dot, rest = path.partition(".")
+        takers = [step for step in calls if head in step.inputs or not study.steps]
+        if study.steps and head in asked and dot:
+            asked[head][rest] = text
+            continue
+        if not takers:
+            known = [*asked, *dict.fromkeys(name for step in calls for name in step.inputs)]
+            raise FileError(21, f"study {study.name} has no input {head!r}", suggest(head, known))
+        for step in takers:
+            asked[step.name][path] = text
+    return asked
+
+
+def _answer(function: Callable[..., Any], arguments: Mapping[str, Any], step: str) -> Any:
+    """The answer, a result as it is and the rest as plain values.
+
+    A study takes any inputs, so a division by zero or an overflow is theirs.
+    """
     try:
         with np.errstate(all="raise", under="ignore"):
             answer = function(**arguments)
-        body = as_json(answer) if isinstance(answer, Result) else plain(answer)
-        json.dumps(body, allow_nan=False)
+        json.dumps(plain(answer), allow_nan=False)
     except (ArithmeticError, ValueError) as problem:
-        raise FileError(
-            23, f"study {study} has no answer for these inputs: {problem}", "give other inputs"
-        ) from problem
-    return answer, body
+        raise FileError(23, f"study {step} has no answer for these inputs: {problem}", "give other inputs") from problem
+    return answer if isinstance(answer, Result) else plain(answer)
 
 
-def function_of(study: Study) -> Callable[..., Any]:
-    """The public function a study names. Raises IO022 for one outside this package or private."""
+def function_of(study: Study | Step) -> Callable[..., Any]:
+    """The public function that a study or a step names. Raises IO022 for one outside this package or private."""
     module, _, name = study.function.partition(":")
     if not module.startswith(_PACKAGE) or not name or name.startswith("_"):
         raise FileError(
@@ -132,8 +214,8 @@ def function_of(study: Study) -> Callable[..., Any]:
     return cast("Callable[..., Any]", found)
 
 
-def _settled(study: Study, settings: Mapping[str, str], known: tuple[str, ...]) -> dict[str, Any]:
-    """The study's inputs, those replaced or added that a setting names whole."""
+def _settled(study: Step, settings: Mapping[str, str], known: tuple[str, ...]) -> dict[str, Any]:
+    """The inputs, those replaced or added that a setting names whole."""
     whole = {path: text for path, text in settings.items() if "." not in path}
     fields = [path.partition(".")[0] for path in settings if "." in path]
     unknown = sorted(name for name in (*study.inputs, *whole) if name not in known)

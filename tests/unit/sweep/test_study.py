@@ -1,3 +1,5 @@
+from inspect import signature
+
 import pytest
 
 from meshwright.base.errors import MeshwrightError
@@ -42,7 +44,8 @@ def test_a_faulty_setting_is_a_coded_error(name, settings, code):
 
 def test_every_study_names_a_public_function_with_the_inputs_that_it_takes():
     for study in study_list():
-        assert callable(function_of(study))
+        for step in study.calls:
+            assert callable(function_of(step))
     assert len(studies().body["items"]) == len(STUDIES.names())
 
 
@@ -52,3 +55,80 @@ def test_a_study_outside_the_package_is_refused():
         with pytest.raises(MeshwrightError) as caught:
             function_of(type(study)(name="x", title="x", function=function, inputs={}))
         assert caught.value.code == "IO022"
+
+
+# ------------------------------------------------------------------------------------------------------------ steps
+
+_STEPS = "supernode-choice"
+
+
+def answers(settings, *steps):
+    return run_study(_STEPS, settings, steps).body["answer"]
+
+
+def test_steps_run_in_the_order_of_the_study_and_can_be_chosen():
+    result = run_study(_STEPS, {}, ("throughput", "scaling"))
+    assert list(result.body["answer"]) == ["scaling", "throughput"]
+    assert [step["id"] for step in result.body["steps"]] == ["scaling", "throughput"]
+    assert "2 of 10 steps" in result.verdict.text
+
+
+def test_a_step_takes_the_shared_inputs_that_its_function_has_and_its_own_stand_above_them():
+    given = run_study(_STEPS, {}, ("short-context", "scaling")).inputs["options"]
+    assert given["short-context"]["job"] == {
+        "sessions": 4, "context": 32760, "new_tokens": 8, "deadline": "130ms", "on_time": "75%"
+    }  # fmt: skip
+    assert set(given["scaling"]) == {"model", "system", "context", "degrees", "all_reduce"}
+
+
+def test_a_step_answers_what_its_function_answers():
+    alone = run_study("tp-scaling", {}).body["answer"]
+    assert answers({}, "scaling")["scaling"] == alone
+    document = as_json(run_study(_STEPS, {}, ("one-session",)))["answer"]["one-session"]
+    assert document["command"] == "plan serve"
+    assert document["best"]["id"] == "replicas=1,tp=8,pp=1"
+
+
+def test_a_setting_goes_to_every_step_that_has_the_input_or_to_the_one_that_it_names():
+    both = answers({"job.deadline": "1us"}, "choice", "fours")
+    assert [item.verdict.answer for item in both.values()] == ["no", "no"]
+    one = answers({"choice.job.deadline": "1us"}, "choice", "fours")
+    assert [item.verdict.answer for item in one.values()] == ["no", "yes"]
+    slow = answers({"system": "hgx-a100", "options.all_reduce": "tree"}, "choice", "scaling")
+    assert slow["choice"].inputs["options"]["all_reduce"] == "tree"
+    assert slow["scaling"][0]["step_s"] > answers({}, "scaling")["scaling"][0]["step_s"]
+
+
+def test_a_study_says_what_its_results_leave_out_and_rest_on_once():
+    result = run_study(_STEPS, {}, ("choice", "fours"))
+    assert result.not_modelled == result.body["answer"]["choice"].not_modelled
+    assert len(set(result.sources)) == len(result.sources)
+    assert any("rope scaling" in line for line in result.warnings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps", "code"),
+    [
+        ({}, ("gone",), "IO024"),
+        ({"gone": "1"}, (), "IO021"),
+        ({"fault.gone": "1"}, ("fault",), "IO021"),
+        ({"fault.options.gone": "1"}, ("fault",), "IO014"),
+        ({"job.gone": "1"}, ("fault",), "IO014"),
+        ({"model": "nope"}, ("scaling",), "MOD001"),
+    ],
+)
+def test_a_faulty_step_or_setting_of_one_is_a_coded_error(settings, steps, code):
+    with pytest.raises(MeshwrightError) as caught:
+        run_study(_STEPS, settings, steps)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("study", [item for item in study_list() if item.steps], ids=lambda item: item.name)
+def test_steps_have_names_of_their_own_that_no_input_has(study):
+    names = [step.name for step in study.steps]
+    inputs = {name for step in study.steps for name in signature(function_of(step)).parameters}
+    assert len(set(names)) == len(names)
+    assert not set(names) & inputs
+    assert not study.inputs
+    assert not study.function
+    assert set(study.shared) <= inputs

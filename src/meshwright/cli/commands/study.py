@@ -1,4 +1,4 @@
-"""`meshwright study list` and `meshwright study run NAME [--set PATH=VALUE]`."""
+"""`meshwright study list` and `meshwright study run NAME [--step STEP] [--set PATH=VALUE]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshwright.sweep.study import run_study, studies
 
 @click.group("study")
 def command() -> None:
-    """Packaged studies: one public function each, with the inputs of its worked example."""
+    """Packaged studies: public functions with the inputs of a worked example."""
 
 
 @command.command("list")
@@ -24,7 +24,8 @@ def listing(output: Output) -> int:
 @command.command("run")
 @click.argument("name")
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="An input, or a field of it, otherwise.")
+@click.option("--step", "steps", multiple=True, metavar="STEP", help="Only this step of it; repeatable.")
 @output_options
-def run(name: str, settings: tuple[str, ...], output: Output) -> int:
+def run(name: str, settings: tuple[str, ...], steps: tuple[str, ...], output: Output) -> int:
     """Run one study, with some inputs set otherwise."""
-    return show(run_study(name, dict(pairs(settings))), output)
+    return show(run_study(name, dict(pairs(settings)), steps), output)

@@ -1,0 +1,375 @@
+"""What the JSON document of each command holds beside the common fields: names and types, for the published schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias, TypedDict
+
+from meshwright.base.errors import UserError
+from meshwright.base.result import Basis, Source, Verdict
+from meshwright.system.facts import Fact
+
+Count: TypeAlias = Annotated[int, ("minimum", 0)]
+Amount: TypeAlias = Annotated[float, ("minimum", 0)]
+Name: TypeAlias = Annotated[str, ("minLength", 1)]
+CODE: Final = "^(BUG|(" + "|".join(sorted(cls.prefix for cls in UserError.__subclasses__())) + ")[0-9]{3})$"
+
+
+class Failure(TypedDict):
+    """Why there is no answer: the code, and what to type instead (empty only for our own bugs)."""
+
+    code: Annotated[str, ("pattern", CODE)]
+    message: Name
+    cause: Name
+    fix: str
+
+
+# ---------------------------------------------------------------------------------------------------------- inspect
+
+
+class Parts(TypedDict):
+    """A model by part; the parts add up to the total."""
+
+    total: Count
+    embedding: Count
+    attention: Count
+    feed_forward: Count
+    experts: Count
+    router: Count
+    norms: Count
+    head: Count
+    other: Count
+
+
+class Uncounted(TypedDict):
+    """A part that the config names and does not size."""
+
+    parameters: None
+    note: str
+
+
+class Apart(TypedDict):
+    """Parts that the text decoder does not run."""
+
+    vision: Count | Uncounted
+    mtp: Count | Uncounted
+    buffers: Count | Uncounted
+
+
+class BlockGroup(TypedDict):
+    """Layers of one kind that follow each other."""
+
+    count: Annotated[int, ("minimum", 1)]
+    mixer: Mapping[str, Any]
+    feed_forward: Mapping[str, Any]
+
+
+class OperatorRow(TypedDict):
+    """One distinct operator; shape is [out, in], axes name what cuts each dim."""
+
+    name: Name
+    layers: Count
+    shape: list[Count]
+    axes: list[str | None]
+    experts: Count
+    weight_bytes: Amount
+    flops_per_token: Amount
+
+
+class InspectBody(TypedDict):
+    """What follows from the shapes alone."""
+
+    parameters: Parts
+    parameter_bytes: Parts
+    bytes_by_format: Mapping[str, Count]
+    active_parameters: Count
+    kv_bytes_per_token: Count
+    kv_bytes_per_token_by_kind: Mapping[str, Count]
+    fixed_state_bytes: Count
+    flops_per_token: Amount
+    weight_bytes_per_step: Amount
+    state_bytes_per_step: Count
+    blocks: list[BlockGroup]
+    operators: list[OperatorRow]
+    apart: Apart
+
+
+# ------------------------------------------------------------------------------------------------------ fit and plan
+
+
+class Memory(TypedDict):
+    """The ledger of the fullest device. max_sessions is null where no session length was given."""
+
+    parameters_bytes: Count
+    kv_cache_bytes: Count
+    workspace_bytes: Count
+    per_rank_bytes: Count
+    capacity_bytes: Count
+    max_sessions: Count | None
+    max_kv_tokens: Count
+    fullest_stage: Count
+
+
+class FitMemory(Memory):
+    """The ledger, and the whole replica."""
+
+    free_bytes: int
+    all_ranks_bytes: Count
+    all_ranks_free_bytes: int
+    weights_over_capacity: Amount
+    parameters_by_part_bytes: Mapping[str, Count]
+
+
+class FitBody(TypedDict):
+    """The ledger that was asked for."""
+
+    memory: FitMemory
+
+
+class Exchange(TypedDict):
+    """One kind of exchange of a step."""
+
+    axis: Name
+    operation: Name
+    after: Name
+    ranks: Count
+    algorithm: Name
+    rounds: Count
+    message_bytes: Amount
+    calls_per_step: Count
+    time_s: Amount
+    basis: Basis
+    archived_bytes: Count | None
+    platform: str | None
+
+
+class UnderFault(TypedDict):
+    """A layout with the fault replayed."""
+
+    stopped_replicas: list[Count]
+    finish_times_s: list[Amount]
+    last_finish_s: Amount
+    on_time_count: Count
+    cost_gpu_s: Amount
+    cost_per_on_time_gpu_s: Amount | None
+    energy_j: Amount | None
+
+
+class ServingMeasures(TypedDict):
+    """What a serving plan says of each layout; null where the layout breaks a rule or the number does not exist."""
+
+    step_time_s: Amount | None
+    local_time_s: Amount | None
+    exchange_time_s: Amount | None
+    service_time_s: Amount | None
+    last_finish_s: Amount | None
+    on_time_count: Count | None
+    cost_gpu_s: Amount | None
+    cost_per_on_time_gpu_s: Amount | None
+    idle_devices: Count | None
+    sessions_per_replica: Count | None
+    read_bytes_per_step: Amount | None
+    flops_per_step: Amount | None
+    prefill_time_s: Amount | None
+    finish_times_s: list[Amount]
+    energy_j: Amount | None
+    sessions_per_s: Amount | None
+    fault: UnderFault | None
+    groups: list[Exchange]
+
+
+class CurvePoint(TypedDict):
+    """From this deadline on: how many are on time, and what each costs."""
+
+    deadline_s: Amount
+    on_time_count: Count
+    cost_per_on_time_gpu_s: Amount
+
+
+class Curve(TypedDict):
+    """Cost against the deadline for one layout."""
+
+    id: Name
+    points: list[CurvePoint]
+    with_fault: list[CurvePoint] | None
+
+
+class ServingBody(TypedDict):
+    """curves: where a range of deadlines was given."""
+
+    curves: NotRequired[list[Curve]]
+
+
+Flip = TypedDict("Flip", {"parameter": Name, "value": float, "unit": str, "from": str | None, "to": str | None})
+"""Where the choice changes: just below the value it is `from`, just above it `to`."""
+
+
+# ------------------------------------------------------------------------------------------------- catalog and studies
+
+
+class ModelItem(TypedDict):
+    """A model of the catalog."""
+
+    id: Name
+    family: Name
+    parameters: Count
+    parameter_bytes: Count
+    weights: Name
+    layers: Count
+    sources: list[Source]
+
+
+class SystemItem(TypedDict):
+    """A system of the catalog."""
+
+    id: Name
+    name: Name
+    accelerator: Name
+    devices: Count
+    scale_up: Name
+    scale_up_bytes_per_s: Amount
+    scale_out: str | None
+    nic_bytes_per_s: Amount
+    note: str
+    facts: list[Fact]
+    sources: list[Source]
+
+
+class AcceleratorItem(TypedDict):
+    """An accelerator of the catalog."""
+
+    id: Name
+    name: Name
+    memory_bytes: Count
+    memory_bytes_per_s: Amount
+    peak_flops_per_s: Mapping[str, Amount]
+    power_w: Amount | None
+    note: str
+    facts: list[Fact]
+    sources: list[Source]
+
+
+class LinkItem(TypedDict):
+    """A link of the catalog."""
+
+    id: Name
+    name: Name
+    one_way_bytes_per_s: Amount
+    latency_s: Amount
+    latency_basis: Basis
+    measured_bytes_per_s: Amount | None
+    note: str
+    facts: list[Fact]
+    sources: list[Source]
+
+
+class CollectiveItem(TypedDict):
+    """A collective algorithm of the registry."""
+
+    id: Name
+    operation: Name
+    what: Name
+    sources: list[Source]
+
+
+class CatalogBody(TypedDict):
+    """The entries of one kind."""
+
+    items: list[ModelItem] | list[SystemItem] | list[AcceleratorItem] | list[LinkItem] | list[CollectiveItem]
+
+
+class StudyItem(TypedDict):
+    """A packaged study."""
+
+    id: Name
+    title: Name
+    function: Name
+    inputs: Mapping[str, Any]
+    sources: list[Source]
+
+
+class StudiesBody(TypedDict):
+    """Every packaged study."""
+
+    items: list[StudyItem]
+
+
+class StudyStep(TypedDict):
+    """A step that was run, in order; its answer stands under its id."""
+
+    id: Name
+    title: Name
+    function: Name
+
+
+class StudyBody(TypedDict):
+    """answer: what the study's function returns, in its own shape; of several steps, that of each by name."""
+
+    answer: Any
+    steps: NotRequired[list[StudyStep]]
+
+
+# ---------------------------------------------------------------------------------------------------------- compare
+
+
+class Verdicts(TypedDict):
+    """The verdict of each side."""
+
+    a: Verdict
+    b: Verdict
+
+
+class Ids(TypedDict):
+    """The best of each side, by id."""
+
+    a: str | None
+    b: str | None
+
+
+class IdLists(TypedDict):
+    """Candidates that stand only in one side."""
+
+    a: list[Name]
+    b: list[Name]
+
+
+class Change(TypedDict):
+    """A number that moved, in the unit at the end of its path. relative: null where it moved from zero."""
+
+    of: Name
+    path: str
+    a: float
+    b: float
+    difference: float
+    relative: float | None
+
+
+class Difference(TypedDict):
+    """Anything else that differs."""
+
+    of: Name
+    path: str
+    a: bool | float | str | None
+    b: bool | float | str | None
+
+
+class OneSided(TypedDict):
+    """A number that only one side has."""
+
+    side: Literal["a", "b"]
+    of: Name
+    path: str
+    value: float
+
+
+class CompareBody(TypedDict):
+    """What differs between two answers."""
+
+    compared: Name
+    verdicts: Verdicts
+    best_ids: Ids
+    inputs_changed: list[Difference]
+    changes: list[Change]
+    words_changed: list[Difference]
+    only: list[OneSided]
+    candidates_only: IdLists

@@ -1,0 +1,135 @@
+"""Which columns the tables of an answer have, and how each cell is shown: for a terminal, and exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from meshwright.base.units import show_bytes, show_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from meshwright.base.result import Candidate, Result
+
+_KILO: Final = 1000
+MEMORY_PARTS: Final = (
+    ("parameters_bytes", "weights"),
+    ("kv_cache_bytes", "KV cache"),
+    ("workspace_bytes", "workspace"),
+)
+"""The parts of a ledger that add up to `per_rank_bytes`, and what each is called."""
+HIDDEN_OF_ITEMS: Final = frozenset({"id", "sources", "facts", "note"})
+"""What a catalog's line leaves to JSON, or shows in a place of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column. value: the exact cell of a row, None for an empty one.   show: that cell as a terminal has it.
+
+    unit: of the exact cell, "" where it has none.   side: where the cells stand.
+    """
+
+    name: str
+    value: Callable[[Any], Any]
+    show: Callable[[Any], str] = str
+    unit: str = ""
+    side: Literal["left", "right"] = "right"
+
+    def text(self, row: Any) -> str:
+        """The cell of a row for reading."""
+        value = self.value(row)
+        return "" if value is None else self.show(value)
+
+
+def yes_or_no(value: object) -> str:
+    """A truth as a word."""
+    return "yes" if value else "no"
+
+
+def fullest(result: Result) -> Candidate | None:
+    """The candidate whose memory an answer draws: the best, or the one layout that fit was asked about."""
+    drawn = result.best or (result.candidates[0] if result.command == "fit" else None)
+    return drawn if drawn is not None and drawn.memory else None
+
+
+def catalog_cells(item: Mapping[str, Any]) -> dict[str, Any]:
+    """What a catalog's entry tells beside its id."""
+    return {key: value for key, value in item.items() if key not in HIDDEN_OF_ITEMS and value not in ("", None, {})}
+
+
+def faulted(result: Result) -> list[Candidate]:
+    """The layouts that fit, where a plan has a fault."""
+    return [item for item in result.candidates if item.fits and item.measures.get("fault") is not None]
+
+
+def curve_rows(result: Result) -> list[dict[str, Any]]:
+    """Each deadline at which a layout's cost steps, with and without the fault; none where it is never in time."""
+    return [
+        {"id": curve["id"], "fault": name == "with_fault", **point}
+        for curve in result.body.get("curves", ())
+        for name in ("points", "with_fault")
+        for point in curve[name] or ()
+    ]
+
+
+def show_energy(value: float) -> str:
+    """Joules for reading: 1.21 kJ."""
+    return f"{value / _KILO:.2f} kJ" if value >= _KILO else f"{value:.2f} J"
+
+
+def _fault(item: Candidate) -> Mapping[str, Any]:
+    return item.measures["fault"]
+
+
+def _measure(name: str) -> Callable[[Candidate], Any]:
+    return lambda item: item.measures[name]
+
+
+def _why_not(item: Candidate) -> str | None:
+    return None if item.excluded is None else f"{item.excluded.code} {item.excluded.reason}"
+
+
+PLAN_COLUMNS: Final = (
+    Column(name="layout", value=lambda item: item.id, side="left"),
+    Column(name="fits", value=lambda item: item.fits, show=yes_or_no, side="left"),
+    Column(name="step", value=_measure("step_time_s"), show=show_seconds, unit="s"),
+    Column(name="last finish", value=_measure("last_finish_s"), show=show_seconds, unit="s"),
+    Column(name="on time", value=_measure("on_time_count")),
+    Column(name="GPU-s/session", value=_measure("cost_per_on_time_gpu_s"), show=lambda value: f"{value:.3f}"),
+    Column(name="memory", value=lambda item: item.memory.get("per_rank_bytes"), show=show_bytes, unit="bytes"),
+    Column(name="why not", value=_why_not, side="left"),
+)
+"""A plan's candidates."""
+FAULT_COLUMNS: Final = (
+    Column(name="layout", value=lambda item: item.id, side="left"),
+    Column(name="replicas stopped", value=lambda item: len(_fault(item)["stopped_replicas"])),
+    Column(name="last finish", value=lambda item: _fault(item)["last_finish_s"], show=show_seconds, unit="s"),
+    Column(name="on time", value=lambda item: _fault(item)["on_time_count"]),
+    Column(
+        name="GPU-s/session",
+        value=lambda item: _fault(item)["cost_per_on_time_gpu_s"],
+        show=lambda value: f"{value:.3f}",
+    ),
+    Column(name="energy", value=lambda item: _fault(item)["energy_j"], show=show_energy, unit="J"),
+)
+"""The candidates of `faulted` with the fault replayed."""
+CURVE_COLUMNS: Final = (
+    Column(name="layout", value=lambda row: row["id"], side="left"),
+    Column(name="fault", value=lambda row: row["fault"], show=yes_or_no, side="left"),
+    Column(name="from a deadline of", value=lambda row: row["deadline_s"], show=show_seconds, unit="s"),
+    Column(name="on time", value=lambda row: row["on_time_count"]),
+    Column(name="GPU-s/session", value=lambda row: row["cost_per_on_time_gpu_s"], show=lambda value: f"{value:.3f}"),
+)
+"""The rows of `curve_rows`."""
+PART_COLUMNS: Final = (
+    Column(name="part", value=lambda row: row[0], side="left"),
+    Column(name="parameters", value=lambda row: row[1], show=lambda value: f"{value:,}"),
+    Column(name="bytes", value=lambda row: row[2], show=show_bytes),
+)
+"""A model's parts: name, count, bytes."""
+
+
+def part_rows(body: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    """The parts that a model has, its total among them."""
+    return [(part, count, body["parameter_bytes"][part]) for part, count in body["parameters"].items() if count]

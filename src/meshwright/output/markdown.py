@@ -1,0 +1,189 @@
+"""A `Result` goes in; Markdown (GitHub's) comes out: the verdict, every table whole with its units, the next commands.
+
+Numbers stand exactly in the unit of their header: integers whole, the rest to six significant digits.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from meshwright.base.leaves import cells, records
+from meshwright.base.result import Result, plain
+from meshwright.output.columns import (
+    CURVE_COLUMNS,
+    FAULT_COLUMNS,
+    MEMORY_PARTS,
+    PART_COLUMNS,
+    PLAN_COLUMNS,
+    catalog_cells,
+    curve_rows,
+    faulted,
+    fullest,
+    part_rows,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from meshwright.base.result import Candidate, Json, Source
+    from meshwright.output.columns import Column
+
+_ESCAPED: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\*|<"} | {"\n": " ", "\r": " "})
+
+
+def as_markdown(result: Result) -> str:
+    """The whole answer, the verdict its first line."""
+    return "\n".join([_line(f"{result.verdict.answer}: {result.verdict.text}"), *_sections(result)]).rstrip()
+
+
+def _sections(result: Result) -> Iterator[str]:
+    yield from _tables(result)
+    yield from _lists(result)
+    if result.next_commands:
+        yield from _titled("Next", ["```console", *(f"$ {command}" for command in result.next_commands), "```"])
+
+
+def _tables(result: Result) -> Iterator[str]:
+    drawn = fullest(result)
+    if drawn is not None:
+        yield from _memory(drawn)
+    if result.command == "plan serve":
+        yield from _plan(result)
+    yield from _body(result)
+
+
+def _memory(candidate: Candidate) -> Iterator[str]:
+    """The ledger of the fullest device, its capacity last."""
+    memory = candidate.memory
+    rows = [(name, memory[key]) for key, name in MEMORY_PARTS]
+    rows += [("total", memory["per_rank_bytes"]), ("capacity", memory["capacity_bytes"])]
+    title = f"Memory of the fullest device ({candidate.id}, stage {memory['fullest_stage']})"
+    share = [(name, size, size / memory["capacity_bytes"]) for name, size in rows]
+    yield from _titled(title, _table(("part", "bytes", "of capacity"), share))
+
+
+def _plan(result: Result) -> Iterator[str]:
+    yield from _titled("Layouts", _drawn(PLAN_COLUMNS, result.candidates))
+    if result.best is not None:
+        yield from _value("Exchanges of one step", plain(result.best.measures["groups"]))
+    for title, columns, rows in (
+        ("Under the fault", FAULT_COLUMNS, faulted(result)),
+        ("Cost against the deadline", CURVE_COLUMNS, curve_rows(result)),
+    ):
+        if rows:
+            yield from _titled(title, _drawn(columns, rows))
+    yield from _value("What would change the step", plain(result.sensitivity))
+    yield from _value("Where the choice changes", plain(result.flips))
+
+
+def _body(result: Result) -> Iterator[str]:
+    """The blocks of one verb: a catalog and a model's parts in their columns, the rest as it is named."""
+    body = dict(result.body)
+    items: list[Mapping[str, Any]] = body.pop("items", [])
+    if items:
+        rows = [{"id": item["id"], **catalog_cells(item)} for item in items]
+        yield from _value("Items", plain(rows))
+        named: dict[Source, None] = {source: None for item in items for source in item["sources"]}
+        yield from _listed("Sources of the items", (_source(source) for source in named))
+    if result.command == "inspect":
+        yield from _titled("Parts", _drawn(PART_COLUMNS, part_rows(body)))
+        for name in ("parameters", "parameter_bytes"):
+            del body[name]
+    if "steps" in body:
+        for step in body["steps"]:
+            yield from _step(step, body["answer"][step["id"]])
+        return
+    body.pop("curves", None)
+    yield from _fields("Details", cast("dict[str, Json]", plain(body)))
+
+
+def _step(step: Mapping[str, Any], answer: Any) -> Iterator[str]:
+    """One step of a study: a result as it stands alone, rows as a table, one value as a line."""
+    title = f"{step['id']}: {step['title']}"
+    if isinstance(answer, Result):
+        yield from _titled(title, [_line(f"{answer.verdict.answer}: {answer.verdict.text}")])
+        yield from _tables(answer)
+    elif isinstance(answer, (dict, list)):
+        yield from _value(title, cast("Json", answer))
+    else:
+        yield from _titled(title, [_cell(answer)])
+
+
+def _fields(title: str, record: dict[str, Json]) -> Iterator[str]:
+    """A mapping: its single values as one table, then each table that it holds."""
+    row = cells(record)
+    tables = {name: value for name, value in row.items() if records(value)}
+    single = [(name, value) for name, value in row.items() if name not in tables and value != []]
+    if single:
+        yield from _titled(title, _table(("field", "value"), single))
+    for name, value in tables.items():
+        yield from _value(name, value)
+
+
+def _value(title: str, value: Json) -> Iterator[str]:
+    """Rows as a table, a mapping as fields, nothing for what is empty."""
+    rows = records(value)
+    if rows:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        yield from _titled(title, _table(names, ([row.get(name) for name in names] for row in rows)))
+    elif isinstance(value, dict):
+        yield from _fields(title, value)
+
+
+def _lists(result: Result) -> Iterator[str]:
+    yield from _listed("Warnings", result.warnings)
+    yield from _listed("Notes", result.notes)
+    yield from _listed("Defaulted", (f"{item.field} = {item.value} ({item.origin})" for item in result.defaulted))
+    yield from _listed("Not modelled", result.not_modelled)
+    yield from _listed("Sources", (_source(source) for source in result.sources))
+
+
+def _source(source: Source) -> str:
+    return f"{source.title}, {source.place} (read {source.read})"
+
+
+def _drawn(columns: Sequence[Column], rows: Iterable[Any]) -> list[str]:
+    """Columns that a terminal has too, with the unit in their header."""
+    headers = [f"{column.name} ({column.unit})" if column.unit else column.name for column in columns]
+    return _table(headers, ([column.value(row) for column in columns] for row in rows))
+
+
+def _table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Numbers to the right, text to the left, as the first cell that is not empty says."""
+    kept = [list(row) for row in rows]
+    sides = [_side([row[place] for row in kept]) for place in range(len(headers))]
+    lines = [[_line(header) for header in headers], sides, *([_cell(cell) for cell in row] for row in kept)]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _side(column: Sequence[object]) -> str:
+    first = next((cell for cell in column if cell is not None), None)
+    return "---:" if isinstance(first, (int, float)) and not isinstance(first, bool) else "---"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{_line(name)}={_cell(item)}" for name, item in cast("dict[str, object]", value).items())
+    return _line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _listed(title: str, lines: Iterable[str]) -> Iterator[str]:
+    items = [f"- {_line(line)}" for line in lines]
+    if items:
+        yield from _titled(title, items)
+
+
+def _titled(title: str, lines: Iterable[str]) -> Iterator[str]:
+    yield from ("", f"## {_line(title)}", "", *lines)
+
+
+def _line(text: str) -> str:
+    """Text on one line, with the signs of Markdown that would change it escaped; code spans stay."""
+    return text.translate(_ESCAPED).replace("](", "]\\(")

@@ -1,0 +1,194 @@
+"""Nothing goes in; the JSON Schema (2020-12) of every document that `--format json` prints comes out.
+
+It is derived from the dataclasses of a result and from the typed bodies of the commands, so that it cannot say anything
+else than they do. Objects are closed, and every key of them is required unless its type says otherwise. Two sets stay
+open: the nouns under `inputs`, and what a study's function returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NotRequired,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from meshwright.base.result import SCHEMA_VERSION, Basis, Candidate, Result
+from meshwright.layout.layout import Layout
+from meshwright.output import bodies
+
+Schema: TypeAlias = dict[str, Any]
+
+_NOUNS: Final = ("model", "system", "job", "layout", "options")
+_SIMPLE: Final = {str: "string", bool: "boolean", int: "integer", float: "number", NoneType: "null"}
+_BASIS: Final = f"^({'|'.join(Basis)})(: .+)?$|^as each .+$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command's document. given: nouns that are never null.   candidate: the definition of its candidates."""
+
+    name: str
+    body: type
+    given: frozenset[str] = frozenset()
+    candidate: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name among the definitions."""
+        return self.name.replace(" ", "_")
+
+
+COMMANDS: Final = (
+    Command(name="inspect", body=bodies.InspectBody, given=frozenset({"model"})),
+    Command(name="fit", body=bodies.FitBody, given=frozenset({"model", "system", "layout"}), candidate="FitCandidate"),
+    Command(
+        name="plan serve",
+        body=bodies.ServingBody,
+        given=frozenset({"model", "system", "job", "layout"}),
+        candidate="ServingCandidate",
+    ),
+    Command(name="compare", body=bodies.CompareBody),
+    Command(name="list", body=bodies.CatalogBody),
+    Command(name="study list", body=bodies.StudiesBody),
+    Command(name="study run", body=bodies.StudyBody),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Definitions:
+    """Types met so far, by name."""
+
+    found: Schema = field(default_factory=dict[str, Any])
+
+    def of(self, hint: Any) -> Schema:
+        """The schema of a type: plain ones in place, records as a reference to their definition."""
+        origin, arguments = get_origin(hint), get_args(hint)
+        if hint is Any:
+            return {}
+        if origin is not None:
+            return self._generic(origin, arguments)
+        return {"type": _SIMPLE[hint]} if hint in _SIMPLE else self._named(hint)
+
+    def _generic(self, origin: Any, arguments: tuple[Any, ...]) -> Schema:
+        if origin is Annotated:
+            return self.of(arguments[0]) | dict(arguments[1:])
+        if origin is Literal:
+            return {"enum": list(arguments)}
+        if origin is Mapping:
+            return {"type": "object", "additionalProperties": self.of(arguments[1])}
+        if origin in {list, tuple}:
+            return {"type": "array", "items": self.of(arguments[0])}
+        assert origin in {Union, UnionType}, origin
+        return _either([self.of(item) for item in arguments])
+
+    def _named(self, hint: Any) -> Schema:
+        name = str(hint.__name__)
+        if hasattr(hint, "__supertype__"):  # a NewType of base/units
+            return self.of(hint.__supertype__)
+        if issubclass(hint, StrEnum):
+            return {"enum": [str(item) for item in hint]}
+        if name not in self.found:
+            self.found[name] = {}  # a type that holds itself refers to this entry
+            self.found[name] = _told(hint) | self.record(hint)
+        return _ref(name)
+
+    def record(self, cls: Any) -> Schema:
+        """A closed object with the fields of a dataclass or a TypedDict."""
+        hints = get_type_hints(cls, include_extras=True)
+        names = [item.name for item in fields(cls)] if is_dataclass(cls) else list(hints)
+        optional = {name for name in names if get_origin(hints[name]) is NotRequired}
+        inner = {name: get_args(hints[name])[0] if name in optional else hints[name] for name in names}
+        return _closed({name: self.of(hint) for name, hint in inner.items()}, frozenset(optional))
+
+
+def schema() -> Schema:
+    """The whole schema; the same bytes for the same program."""
+    known = _Definitions()
+    commands = {command.key: _document(command, known) for command in COMMANDS}
+    found = {"failure": _failure(known), **commands, **_candidates(known), **dict(sorted(known.found.items()))}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:meshwright:result:{SCHEMA_VERSION}",
+        "title": "What meshwright prints under --format json",
+        "oneOf": [_ref("failure"), *(_ref(command.key) for command in COMMANDS)],
+        "$defs": found,
+    }
+
+
+def _failure(known: _Definitions) -> Schema:
+    return _closed({"schema_version": {"const": SCHEMA_VERSION}, "error": known.of(bodies.Failure)})
+
+
+def _document(command: Command, known: _Definitions) -> Schema:
+    """One command's answer: the common fields of `Result`, its candidates, and the body beside them."""
+    hints = get_type_hints(Result)
+    common = {item.name: known.of(hints[item.name]) for item in fields(Result) if item.name not in _APART}
+    body = known.record(command.body)
+    candidate = [] if command.candidate is None else [_ref(command.candidate)]
+    special: Schema = {
+        "schema_version": {"const": SCHEMA_VERSION},
+        "command": {"const": command.name},
+        "inputs": _closed({noun: _noun(given=noun in command.given or noun == "options") for noun in _NOUNS}),
+        "best": _either([*candidate, {"type": "null"}]),
+        "candidates": {"type": "array", **({"items": candidate[0], "minItems": 1} if candidate else {"maxItems": 0})},
+        "flips": {"type": "array", "items": known.of(bodies.Flip)},
+        "basis": {"type": "object", "additionalProperties": {"type": "string", "pattern": _BASIS}},
+    }
+    optional = frozenset(body["properties"]) - frozenset(body["required"])
+    return _closed({**special, **common, **body["properties"]}, optional)
+
+
+_APART: Final = frozenset({"command", "inputs", "best", "candidates", "flips", "basis", "body"})
+
+
+def _noun(*, given: bool) -> Schema:
+    return {"type": "object"} if given else {"type": ["object", "null"]}
+
+
+def _candidates(known: _Definitions) -> Schema:
+    """The candidates of fit and of plan serve: `Candidate` with its layout, its ledger and the measures beside them."""
+    hints = get_type_hints(Candidate)
+    base = {item.name: known.of(hints[item.name]) for item in fields(Candidate) if item.name != "measures"}
+    base["layout"] = known.of(Layout)
+    fit = _closed({**base, "memory": known.of(bodies.FitMemory)})
+    empty: Schema = {"type": "object", "maxProperties": 0}
+    measures = known.record(bodies.ServingMeasures)["properties"]
+    memory = _either([known.of(bodies.Memory), empty])
+    serving = _closed({**base, "memory": memory, **measures})
+    return {"FitCandidate": fit, "ServingCandidate": serving}
+
+
+def _closed(properties: Schema, optional: frozenset[str] = frozenset()) -> Schema:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _either(choices: list[Schema]) -> Schema:
+    """One of several: null beside a single type as a list of types, the rest as anyOf."""
+    kept = [choice for choice in choices if choice != {"type": "null"}]
+    if len(kept) == len(choices) - 1 == 1 and isinstance(kept[0].get("type"), str):
+        return kept[0] | {"type": [kept[0]["type"], "null"]}
+    return choices[0] if len(choices) == 1 else {"anyOf": choices}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _told(cls: Any) -> Schema:
+    """The first line of a type's docstring; a TypedDict without one has none."""
+    text = cast("str", cls.__doc__ or "").partition("\n")[0]
+    return {"description": text} if text and not text.startswith("dict(") else {}

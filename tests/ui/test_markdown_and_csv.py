@@ -1,0 +1,190 @@
+"""`--format md` and `--format csv`: the same answer as JSON, as tables for a page and for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from functools import cache
+from io import StringIO
+
+import pytest
+
+from meshwright.base.leaves import leaves
+from meshwright.base.result import Result, Verdict
+from meshwright.cli.options import FORMATS
+from meshwright.cli.show import _FORMS
+from meshwright.output.csv_rows import as_csv
+from tests.ui.lines import LINES
+from tests.ui.program import meshwright
+
+_CANDIDATES = [name for name in LINES if name.startswith(("fit", "plan"))]
+_PIPE = re.compile(r"(?<!\\)\|")
+
+
+@cache
+def printed(name, style):
+    return meshwright(*LINES[name], "--format", style)
+
+
+def document(name):
+    return printed(name, "json").answer
+
+
+def table(name):
+    """The CSV as rows by header, read by the standard library."""
+    return list(csv.DictReader(printed(name, "csv").out.splitlines(keepends=True), strict=True))
+
+
+def sections(name):
+    """The Markdown's sections by title."""
+    first, *rest = re.split(r"^## ", printed(name, "md").out, flags=re.MULTILINE)
+    return {"": first} | {part.partition("\n")[0]: part.partition("\n")[2].strip() for part in rest}
+
+
+def rows_of(section):
+    """The rows of a Markdown table, its header first."""
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in _PIPE.split(line)[1:-1]] for line in lines if not set(line) <= set("|-: ")]
+
+
+def at(value, path):
+    """What stands at a dotted path of a mapping, "" for what is not there."""
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def as_cell(value):
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def test_every_format_that_can_be_asked_for_can_be_drawn():
+    assert tuple(_FORMS) == FORMATS
+
+
+@pytest.mark.parametrize("style", ["md", "csv"])
+@pytest.mark.parametrize("name", LINES)
+def test_exit_code_and_stderr_are_those_of_json(name, style):
+    found = printed(name, style)
+    assert (found.code, found.err) == (printed(name, "json").code, "")
+
+
+# --------------------------------------------------------------------------------------------------------- markdown
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_first_line_of_markdown_is_the_verdict(name):
+    verdict = document(name)["verdict"]
+    first = printed(name, "md").out.splitlines()[0]
+    assert first == f"{verdict['answer']}: {verdict['text']}"
+    assert meshwright(*LINES[name], "--format", "md", "-q").out == f"{first}\n"
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_every_row_of_a_markdown_table_has_the_cells_of_its_header(name):
+    for title, section in sections(name).items():
+        rows = rows_of(section)
+        assert {len(row) for row in rows} <= {len(rows[0])} if rows else True, title
+
+
+@pytest.mark.parametrize("name", [name for name in LINES if name.startswith("plan")])
+def test_markdown_has_every_layout_in_the_columns_of_the_terminal_with_their_units(name):
+    header, *rows = rows_of(sections(name)["Layouts"])
+    assert [row[0] for row in rows] == [item["id"] for item in document(name)["candidates"]]
+    shown = next(line for line in printed(name, "human").out.splitlines() if line.startswith("layout "))
+    assert [cell.partition(" (")[0] for cell in header] == re.split(r" {2,}", shown)
+    assert {"step (s)", "last finish (s)", "memory (bytes)"} <= set(header)
+    for row, item in zip(rows, document(name)["candidates"], strict=True):
+        cells = dict(zip(header, row, strict=True))
+        assert cells["fits"] == ("yes" if item["fits"] else "no")
+        assert cells["step (s)"] == ("" if item["step_time_s"] is None else f"{item['step_time_s']:.6g}")
+        assert cells["memory (bytes)"].replace(",", "") == as_cell(item["memory"].get("per_rank_bytes"))
+        assert cells["why not"].startswith(item["excluded"]["code"] if item["excluded"] else "")
+
+
+@pytest.mark.parametrize("name", ["fit", "plan, deadline"])
+def test_markdown_memory_adds_up_to_its_total(name):
+    title = next(title for title in sections(name) if title.startswith("Memory of the fullest device"))
+    sizes = {row[0]: int(row[1].replace(",", "")) for row in rows_of(sections(name)[title])[1:]}
+    assert sizes["weights"] + sizes["KV cache"] + sizes["workspace"] == sizes["total"]
+    assert sizes["total"] == document(name)["candidates"][0]["memory"]["per_rank_bytes"]
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_markdown_lists_what_the_answer_rests_on_and_leaves_out(name):
+    answer, found = document(name), sections(name)
+    for key, title in (("warnings", "Warnings"), ("notes", "Notes"), ("not_modelled", "Not modelled")):
+        assert found.get(title, "").splitlines() == [f"- {line}" for line in answer[key]]
+    assert found.get("Sources", "").count("\n- ") + ("Sources" in found) == len(answer["sources"])
+    commands = [line[2:] for line in found.get("Next", "").splitlines() if line.startswith("$ ")]
+    assert commands == answer["next_commands"]
+
+
+def test_signs_of_markdown_in_a_name_are_escaped_and_a_new_line_is_a_blank():
+    line = ("fit", "tiny-qwen3", "--on", "hgx-h100", "--set", "model.name=a|b\n*c*<d>[e](f)")
+    out = meshwright(*line, "--format", "md").out
+    assert out.startswith(r"yes: a\|b \*c\*\<d>[e]\(f) at replicas=1")
+
+
+# -------------------------------------------------------------------------------------------------------------- csv
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_csv_is_one_table_whose_lines_end_as_the_standard_has_them(name):
+    text = printed(name, "csv").out
+    assert text.endswith("\r\n")
+    assert text.count("\n") == text.count("\r\n")
+    rows = list(csv.reader(text.splitlines(keepends=True), strict=True))
+    assert len(rows) > 1
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert len(set(rows[0])) == len(rows[0])
+
+
+@pytest.mark.parametrize("name", _CANDIDATES)
+def test_csv_has_every_candidate_with_every_number_of_the_document(name):
+    rows, candidates = table(name), document(name)["candidates"]
+    assert len(rows) == len(candidates)
+    for row, item in zip(rows, candidates, strict=True):
+        assert row == {path: as_cell(at(item, path)) for path in row}
+        assert {path.partition(".")[0] for path in row} == set(item)
+        assert {path for path, value in leaves(item).items() if "[" not in path and value is not None} <= set(row)
+    assert {f"excluded.{key}" for key in ("code", "reason", "nearest", "limit")} <= set(rows[0])
+
+
+@pytest.mark.parametrize("name", [name for name in LINES if "list" in name])
+def test_csv_of_a_catalog_is_its_items(name):
+    items = document(name)["items"]
+    for row, item in zip(table(name), items, strict=True):
+        assert row == {path: as_cell(at(item, path)) for path in row}
+        assert row["id"]
+
+
+def test_csv_of_a_model_is_its_fields_by_path():
+    values = {row["field"]: row["value"] for row in table("inspect, mixture in FP8")}
+    answer = document("inspect, mixture in FP8")
+    assert values["parameters.total"] == str(answer["parameters"]["total"])
+    assert values["flops_per_token"] == repr(answer["flops_per_token"])
+    assert values["operators[0].name"] == answer["operators"][0]["name"]
+
+
+def test_csv_of_a_study_is_its_rows_or_its_fields():
+    rows = document("study run, rows")["answer"]
+    assert [row["step_s"] for row in table("study run, rows")] == [repr(row["step_s"]) for row in rows]
+    values = {row["field"]: row["value"] for row in table("study run, fields")}
+    assert values == {f"answer.{key}": as_cell(item) for key, item in document("study run, fields")["answer"].items()}
+    assert table("study run, number") == [{"field": "answer", "value": "67108864"}]
+
+
+def test_commas_quotes_and_new_lines_survive_csv():
+    odd = 'a,"b"\r\n|c; é'
+    result = Result(
+        command="study run", verdict=Verdict(answer="yes", text=""), inputs={}, body={"answer": [{"x": odd, "y": None}]}
+    )
+    assert list(csv.DictReader(StringIO(as_csv(result), newline=""), strict=True)) == [{"x": odd, "y": ""}]
+
+
+def test_a_block_that_only_some_rows_have_is_columns_of_all():
+    rows = [{"id": 1, "fault": None}, {"id": 2, "fault": {"at_s": 0.5, "part": {"card": 3}}}]
+    result = Result(command="x", verdict=Verdict(answer="yes", text=""), inputs={}, body={"answer": rows})
+    assert as_csv(result) == "id,fault.at_s,fault.part.card\r\n1,,\r\n2,0.5,3"
