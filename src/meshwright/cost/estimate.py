@@ -227,7 +227,7 @@ def compute_formats(model: Model, operator: Operator) -> tuple[str, ...]:
 def _exchange(
     system: System, layouts: Layouts, rows: Ints, message: Message, assumptions: Assumptions
 ) -> collectives.Exchange:
-    sent = message.per_row_bytes * rows
+    sent: Any = message.per_row_bytes * rows
     if message.boundary:
         return _boundaries(system, layouts, sent * 1.0, assumptions.efficiency)
     group = group_along(system, layouts, message.axis, assumptions.efficiency)
