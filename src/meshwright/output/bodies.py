@@ -11,6 +11,8 @@ from meshwright.system.facts import Fact
 
 Count: TypeAlias = Annotated[int, ("minimum", 0)]
 Amount: TypeAlias = Annotated[float, ("minimum", 0)]
+Limit: TypeAlias = Literal["sessions", "concurrency", "capacity", "tpot"]
+"""What keeps a batch from growing."""
 Name: TypeAlias = Annotated[str, ("minLength", 1)]
 CODE: Final = "^(BUG|(" + "|".join(sorted(cls.prefix for cls in UserError.__subclasses__())) + ")[0-9]{3})$"
 
@@ -97,6 +99,35 @@ class InspectBody(TypedDict):
 # ------------------------------------------------------------------------------------------------------ fit and plan
 
 
+class ReserveItems(TypedDict):
+    """What a computed `workspace_bytes` is the sum of."""
+
+    comm_buffers_bytes: Count
+    activations_bytes: Count
+    workspace_bytes: Count
+    padding_bytes: Count
+    in_flight_bytes: Count
+
+
+class EngineBudget(TypedDict):
+    """What an engine's own rule leaves for KV; null where its rule for the model's layers is not known."""
+
+    name: Name
+    versions: Name
+    gpu_memory_utilization: Amount
+    block_size: Count
+    budget_bytes: Count
+    reserve_bytes: Count
+    reserve_basis: Literal["assumed", "stated"]
+    available_kv_bytes: int
+    least_gpu_memory_utilization: Amount | None
+    kv_block_bytes: Count | None
+    kv_blocks: Count | None
+    kv_tokens: Count | None
+    max_model_len: Count | None
+    max_concurrency: Amount | None
+
+
 class Memory(TypedDict):
     """The ledger of the fullest device. max_sessions is null where no session length was given."""
 
@@ -108,6 +139,7 @@ class Memory(TypedDict):
     max_sessions: Count | None
     max_kv_tokens: Count
     fullest_stage: Count
+    reserve: NotRequired[ReserveItems]
 
 
 class FitMemory(Memory):
@@ -116,8 +148,10 @@ class FitMemory(Memory):
     free_bytes: int
     all_ranks_bytes: Count
     all_ranks_free_bytes: int
+    kv_bytes_per_token: Count
     weights_over_capacity: Amount
     parameters_by_part_bytes: Mapping[str, Count]
+    engine: NotRequired[EngineBudget]
 
 
 class FitBody(TypedDict):
@@ -155,8 +189,8 @@ class UnderFault(TypedDict):
     energy_j: Amount | None
 
 
-class ServingMeasures(TypedDict):
-    """What a serving plan says of each layout; null where the layout breaks a rule or the number does not exist."""
+class TurnMeasures(TypedDict):
+    """What a plan of sessions one after the other says of each layout; null where the layout breaks a rule or the number does not exist."""
 
     step_time_s: Amount | None
     local_time_s: Amount | None
@@ -194,10 +228,59 @@ class Curve(TypedDict):
     with_fault: list[CurvePoint] | None
 
 
-class ServingBody(TypedDict):
+class TurnBody(TypedDict):
     """curves: where a range of deadlines was given."""
 
     curves: NotRequired[list[Curve]]
+
+
+class BatchMeasures(TypedDict):
+    """What a plan of continuous batches says of each layout; null where it breaks a rule, or limits no batch."""
+
+    batch: Count | None
+    in_flight: Count | None
+    micro_batches: Count | None
+    capacity_batch: Count | None
+    tpot_s: Amount | None
+    ttft_s: Amount | None
+    tokens_per_s: Amount | None
+    tokens_per_s_per_gpu: Amount | None
+    tokens_per_s_per_user: Amount | None
+    cost_gpu_s_per_million_tokens: Amount | None
+    tpot_with_prefill_s: Amount | None
+    tokens_per_s_per_gpu_with_prefill: Amount | None
+    step_time_s: Amount | None
+    local_time_s: Amount | None
+    exchange_time_s: Amount | None
+    weight_bytes_per_step: Amount | None
+    state_bytes_per_step: Amount | None
+    read_bytes_per_step: Amount | None
+    flops_per_step: Amount | None
+    idle_devices: Count | None
+    limited_by: Limit | None
+    step_bound: Literal["weights", "kv_cache", "compute", "exchange"] | None
+    groups: list[Exchange]
+
+
+class ParetoPoint(TypedDict):
+    """A layout and a batch that no other beats both per user and per GPU. breaks: the bounds that it does not keep."""
+
+    id: Name
+    batch: Count
+    in_flight: Count
+    tpot_s: Amount
+    ttft_s: Amount
+    tokens_per_s: Amount
+    tokens_per_s_per_gpu: Amount
+    tokens_per_s_per_user: Amount
+    limited_by: Limit | None
+    breaks: list[Literal["tpot", "ttft"]]
+
+
+class BatchBody(TypedDict):
+    """pareto: the fastest for a user first."""
+
+    pareto: list[ParetoPoint]
 
 
 Flip = TypedDict("Flip", {"parameter": Name, "value": float, "unit": str, "from": str | None, "to": str | None})
@@ -272,10 +355,30 @@ class CollectiveItem(TypedDict):
     sources: list[Source]
 
 
+class EngineItem(TypedDict):
+    """A serving engine of the catalog."""
+
+    id: Name
+    name: Name
+    versions: Name
+    gpu_memory_utilization: Amount
+    block_size: Count
+    note: str
+    facts: list[Fact]
+    sources: list[Source]
+
+
 class CatalogBody(TypedDict):
     """The entries of one kind."""
 
-    items: list[ModelItem] | list[SystemItem] | list[AcceleratorItem] | list[LinkItem] | list[CollectiveItem]
+    items: (
+        list[ModelItem]
+        | list[SystemItem]
+        | list[AcceleratorItem]
+        | list[LinkItem]
+        | list[CollectiveItem]
+        | list[EngineItem]
+    )
 
 
 class StudyItem(TypedDict):
@@ -373,3 +476,41 @@ class CompareBody(TypedDict):
     words_changed: list[Difference]
     only: list[OneSided]
     candidates_only: IdLists
+
+
+# ---------------------------------------------------------------------------------------------------------- explain
+
+
+class Place(TypedDict):
+    """An operand that is computed or given: the place of its record."""
+
+    node: Count
+
+
+class Constant(TypedDict):
+    """An operand that is a number of the formula itself."""
+
+    value: float
+
+
+class Record(TypedDict):
+    """One step. operation: `leaf` (an input), `name` (its operand under a name), a sign, or a function's name.
+
+    label: of a leaf its path, of a name the name.   basis: of a leaf.   source: of a leaf or of a named formula.
+    """
+
+    operation: Name
+    label: str
+    value: float
+    operands: list[Place | Constant]
+    basis: Basis | Literal[""]
+    source: str
+
+
+class ExplainBody(TypedDict):
+    """A number as an expression over its inputs, its own record first. value: what the inputs give now."""
+
+    path: Name
+    value: float
+    saved_value: float
+    expression: Annotated[list[Record], ("minItems", 1)]

@@ -90,6 +90,10 @@ def _why_not(item: Candidate) -> str | None:
     return None if item.excluded is None else f"{item.excluded.code} {item.excluded.reason}"
 
 
+def _tenths(value: float) -> str:
+    return f"{value:,.1f}"
+
+
 PLAN_COLUMNS: Final = (
     Column(name="layout", value=lambda item: item.id, side="left"),
     Column(name="fits", value=lambda item: item.fits, show=yes_or_no, side="left"),
@@ -101,6 +105,28 @@ PLAN_COLUMNS: Final = (
     Column(name="why not", value=_why_not, side="left"),
 )
 """A plan's candidates."""
+BATCH_COLUMNS: Final = (
+    Column(name="layout", value=lambda item: item.id, side="left"),
+    Column(name="fits", value=lambda item: item.fits, show=yes_or_no, side="left"),
+    Column(name="batch", value=_measure("batch")),
+    Column(name="limited by", value=_measure("limited_by"), side="left"),
+    Column(name="tpot", value=_measure("tpot_s"), show=show_seconds, unit="s"),
+    Column(name="ttft", value=_measure("ttft_s"), show=show_seconds, unit="s"),
+    Column(name="tokens/s/GPU", value=_measure("tokens_per_s_per_gpu"), show=_tenths),
+    Column(name="memory", value=lambda item: item.memory.get("per_rank_bytes"), show=show_bytes, unit="bytes"),
+    Column(name="why not", value=_why_not, side="left"),
+)
+"""A plan's candidates under continuous batching."""
+PARETO_COLUMNS: Final = (
+    Column(name="layout", value=lambda point: point["id"], side="left"),
+    Column(name="batch", value=lambda point: point["batch"]),
+    Column(name="tokens/s/user", value=lambda point: point["tokens_per_s_per_user"], show=_tenths),
+    Column(name="tokens/s/GPU", value=lambda point: point["tokens_per_s_per_gpu"], show=_tenths),
+    Column(name="tpot", value=lambda point: point["tpot_s"], show=show_seconds, unit="s"),
+    Column(name="limited by", value=lambda point: point["limited_by"], side="left"),
+    Column(name="breaks", value=lambda point: ", ".join(point["breaks"]) or None, side="left"),
+)
+"""The points of a Pareto front."""
 FAULT_COLUMNS: Final = (
     Column(name="layout", value=lambda item: item.id, side="left"),
     Column(name="replicas stopped", value=lambda item: len(_fault(item)["stopped_replicas"])),
@@ -128,6 +154,22 @@ PART_COLUMNS: Final = (
     Column(name="bytes", value=lambda row: row[2], show=show_bytes),
 )
 """A model's parts: name, count, bytes."""
+
+FORMULA_COLUMNS: Final = (
+    Column(name="name", value=lambda item: item.name, side="left"),
+    Column(name="formula", value=lambda item: item.words, side="left"),
+    Column(name="values", value=lambda item: item.values, side="left"),
+    Column(name="value", value=lambda item: item.value),
+    Column(name="source", value=lambda item: item.source or None, side="left"),
+)
+"""The formulas of an explained number."""
+INPUT_COLUMNS: Final = (
+    Column(name="name", value=lambda item: item.path, side="left"),
+    Column(name="value", value=lambda item: item.value),
+    Column(name="basis", value=lambda item: item.basis, side="left"),
+    Column(name="source", value=lambda item: item.source or None, side="left"),
+)
+"""The inputs of an explained number."""
 
 
 def part_rows(body: Mapping[str, Any]) -> list[tuple[str, int, int]]:

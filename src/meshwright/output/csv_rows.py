@@ -1,7 +1,8 @@
 """A `Result` goes in; one table as CSV (RFC 4180) comes out: the candidates, the items, the rows, or else the fields.
 
-Names are the paths of the JSON document (`memory.per_rank_bytes`), units at their end; numbers keep every digit. An
-empty cell is null, true and false are words, and a list within a cell is JSON.
+Of an explained number: its formulas, then its inputs, a row each. Names are the paths of the JSON document
+(`memory.per_rank_bytes`), units at their end; numbers keep every digit. An empty cell is null, true and false are
+words, and a list within a cell is JSON.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from meshwright.base.leaves import cells, leaves, records
 from meshwright.base.result import Excluded, as_json, plain
+from meshwright.output.columns import FORMULA_COLUMNS, INPUT_COLUMNS
+from meshwright.output.expressions import EXACT, formulas, inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,12 +36,28 @@ def as_csv(result: Result) -> str:
 
 def _rows(result: Result) -> Sequence[Mapping[str, Json]]:
     body = cast("dict[str, Json]", plain(result.body))
+    if result.command == "explain":
+        return _explained(result)
     if result.candidates:
         return [cells(_whole(item)) for item in cast("list[dict[str, Json]]", as_json(result)["candidates"])]
     for name in _TABLES:
         if body.get(name) == [] or records(body.get(name)):
             return [cells(item) for item in records(body[name]) or ()]
     return [{"field": path, "value": value} for path, value in leaves(body).items()]
+
+
+def _explained(result: Result) -> list[dict[str, Json]]:
+    """The formulas of an explained number with every digit, then its inputs."""
+    names = ("kind", "name", "formula", "values", "value", "basis", "source")
+    tables = (
+        ("formula", FORMULA_COLUMNS, formulas(result, EXACT)),
+        ("input", INPUT_COLUMNS, inputs(result)),
+    )
+    return [
+        dict.fromkeys(names) | {"kind": kind, **{column.name: column.value(row) for column in columns}}
+        for kind, columns, rows in tables
+        for row in rows
+    ]
 
 
 def _whole(candidate: Mapping[str, Json]) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""Records of an expression go in (`base.traced.expression`); its formulas as text come out, outermost first.
+"""An explained number goes in (records of `base.traced.expression`); its formulas as text come out, outermost first.
 
 A formula is one quantity with a name, down to the names and inputs that it is made of: with words, and with values.
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from meshwright.base.traced import LEAF, NAME
 
+if TYPE_CHECKING:
+    from meshwright.base.result import Result
+
 Node: TypeAlias = "Mapping[str, Any]"
 Nodes: TypeAlias = "Sequence[Mapping[str, Any]]"
-_TERMS: Final = 12
 _STRENGTH: Final = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2, "**": 3}
 _SAME: Final = frozenset({"+", "*"})
 _OPERANDS: Final = 2
@@ -40,8 +43,30 @@ class Input:
     source: str
 
 
-def formulas(nodes: Nodes, label: str, depth: int) -> tuple[Formula, ...]:
-    """The number's own formula and those of the names in it, `depth` levels down; equal formulas once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """How formulas are written. number: one value.   terms: of one sum or product; more of them are counted."""
+
+    number: Callable[[int | float], str]
+    terms: float
+
+
+def rounded(value: float) -> str:
+    """A number for reading: whole ones in full, others to six digits."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+BRIEF: Final = Writing(number=rounded, terms=12)
+"""For a terminal."""
+WHOLE: Final = Writing(number=rounded, terms=inf)
+"""For a page."""
+EXACT: Final = Writing(number=repr, terms=inf)
+"""For another program: every digit, no separators."""
+
+
+def formulas(result: Result, writing: Writing) -> tuple[Formula, ...]:
+    """The number's own formula and those of the names in it, as many levels as were asked for; equal formulas once."""
+    nodes, label, depth = result.body["expression"], result.body["path"], result.inputs["options"].depth
     found: list[Formula] = []
     seen = {0}
     level = [0]
@@ -52,7 +77,7 @@ def formulas(nodes: Nodes, label: str, depth: int) -> tuple[Formula, ...]:
             own = _body(nodes, place)
             name = node["label"] if node["operation"] == NAME else label
             if nodes[own]["operation"] != LEAF or place == 0:
-                found.append(_formula(nodes, name, node, own))
+                found.append(_formula(nodes, name, place, writing))
             inside = [item for item in _names(nodes, own) if item not in seen]
             seen.update(inside)
             deeper += inside
@@ -60,9 +85,9 @@ def formulas(nodes: Nodes, label: str, depth: int) -> tuple[Formula, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def inputs(nodes: Nodes) -> tuple[Input, ...]:
+def inputs(result: Result) -> tuple[Input, ...]:
     """Every input of the number, by path."""
-    leaves = [node for node in nodes if node["operation"] == LEAF]
+    leaves = [node for node in result.body["expression"] if node["operation"] == LEAF]
     found = {
         node["label"]: Input(path=node["label"], value=node["value"], basis=node["basis"], source=node["source"])
         for node in leaves
@@ -70,28 +95,25 @@ def inputs(nodes: Nodes) -> tuple[Input, ...]:
     return tuple(found[path] for path in sorted(found))
 
 
-def shown(value: float) -> str:
-    """A number for reading: whole ones in full, others to six digits."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
-
-
-def _formula(nodes: Nodes, name: str, node: Node, own: int) -> Formula:
+def _formula(nodes: Nodes, name: str, place: int, writing: Writing) -> Formula:
+    node = nodes[place]
     source = str(node["source"])
     value: int | float = node["value"]
     while node["operation"] == NAME:  # a name of a name: the innermost formula states the source
         source = str(node["source"]) or source
         node = nodes[cast("int", node["operands"][0]["node"])]
-    words = _text(nodes, own, 0, _label)
-    numbers = _text(nodes, own, 0, _number)
+    own = _body(nodes, place)
+
+    def number(item: Node) -> str:
+        return writing.number(item["value"])
+
+    words = _Text(nodes=nodes, word=_label, writing=writing).of(own, 0)
+    numbers = _Text(nodes=nodes, word=number, writing=writing).of(own, 0)
     return Formula(name=name, words=words, values=numbers, value=value, source=source)
 
 
 def _label(node: Node) -> str:
     return str(node["label"])
-
-
-def _number(node: Node) -> str:
-    return shown(node["value"])
 
 
 def _body(nodes: Nodes, place: int) -> int:
@@ -118,23 +140,40 @@ def _names(nodes: Nodes, place: int) -> list[int]:
     return found
 
 
-def _text(nodes: Nodes, place: int, outer: int, word: Callable[[Node], str]) -> str:
-    """One formula as text; a sum or product of equal signs is written in one row."""
-    node = nodes[place]
-    operation = node["operation"]
-    if operation in {LEAF, "constant"}:
-        return str(word(node))
-    strength = _STRENGTH.get(operation)
-    if strength is None or len(node["operands"]) != _OPERANDS:
-        sign = "-" if operation == "-" else operation
-        return f"{sign}({', '.join(_operand(nodes, item, 0, word) for item in node['operands'])})"
-    items = _row(nodes, node, operation)
-    right = strength if operation in _SAME else strength + 1
-    terms = [_operand(nodes, item, strength if index == 0 else right, word) for index, item in enumerate(items)]
-    if len(terms) > _TERMS:
-        terms = [*terms[: _TERMS - 1], f"({len(terms) - _TERMS + 1} more)"]
-    text = f" {operation} ".join(terms)
-    return f"({text})" if strength < outer else text
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    """Writes formulas. word: what stands for a name or an input."""
+
+    nodes: Nodes
+    word: Callable[[Node], str]
+    writing: Writing
+
+    def of(self, place: int, outer: int) -> str:
+        """One formula; a sum or product of equal signs is written in one row."""
+        node = self.nodes[place]
+        operation = node["operation"]
+        if operation in {LEAF, "constant"}:
+            return self.word(node)
+        strength = _STRENGTH.get(operation)
+        if strength is None or len(node["operands"]) != _OPERANDS:
+            sign = "-" if operation == "-" else operation
+            return f"{sign}({', '.join(self._operand(item, 0) for item in node['operands'])})"
+        right = strength if operation in _SAME else strength + 1
+        row = _row(self.nodes, node, operation)
+        terms = [self._operand(item, strength if index == 0 else right) for index, item in enumerate(row)]
+        if len(terms) > self.writing.terms:
+            kept = int(self.writing.terms) - 1
+            terms = [*terms[:kept], f"({len(terms) - kept} more)"]
+        text = f" {operation} ".join(terms)
+        return f"({text})" if strength < outer else text
+
+    def _operand(self, operand: Node, outer: int) -> str:
+        if "node" not in operand:
+            return self.writing.number(operand["value"])
+        node = self.nodes[cast("int", operand["node"])]
+        if node["operation"] in {NAME, LEAF}:
+            return self.word(node)
+        return self.of(cast("int", operand["node"]), outer)
 
 
 def _row(nodes: Nodes, node: Node, operation: str) -> list[Node]:
@@ -145,12 +184,3 @@ def _row(nodes: Nodes, node: Node, operation: str) -> list[Node]:
         left, right = cast("list[Node]", nodes[left["node"]]["operands"])
         items.append(right)
     return [left, *reversed(items)]
-
-
-def _operand(nodes: Nodes, operand: Node, outer: int, word: Callable[[Node], str]) -> str:
-    if "node" not in operand:
-        return shown(operand["value"])
-    node = nodes[cast("int", operand["node"])]
-    if node["operation"] in {NAME, LEAF}:
-        return str(word(node))
-    return _text(nodes, cast("int", operand["node"]), outer, word)

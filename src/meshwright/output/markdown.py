@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from meshwright.base.leaves import cells, records
 from meshwright.base.result import Result, plain
 from meshwright.output.columns import (
+    BATCH_COLUMNS,
     CURVE_COLUMNS,
     FAULT_COLUMNS,
+    FORMULA_COLUMNS,
+    INPUT_COLUMNS,
     MEMORY_PARTS,
+    PARETO_COLUMNS,
     PART_COLUMNS,
     PLAN_COLUMNS,
     catalog_cells,
@@ -22,6 +26,7 @@ from meshwright.output.columns import (
     fullest,
     part_rows,
 )
+from meshwright.output.expressions import WHOLE, formulas, inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,13 +66,17 @@ def _memory(candidate: Candidate) -> Iterator[str]:
     title = f"Memory of the fullest device ({candidate.id}, stage {memory['fullest_stage']})"
     share = [(name, size, size / memory["capacity_bytes"]) for name, size in rows]
     yield from _titled(title, _table(("part", "bytes", "of capacity"), share))
+    if "reserve" in memory:
+        yield from _titled("Workspace is the sum of", _table(("item", "value"), memory["reserve"].items()))
 
 
 def _plan(result: Result) -> Iterator[str]:
-    yield from _titled("Layouts", _drawn(PLAN_COLUMNS, result.candidates))
+    batches = "pareto" in result.body
+    yield from _titled("Layouts", _drawn(BATCH_COLUMNS if batches else PLAN_COLUMNS, result.candidates))
     if result.best is not None:
         yield from _value("Exchanges of one step", plain(result.best.measures["groups"]))
     for title, columns, rows in (
+        ("Pareto front: tokens a second, per user against per GPU", PARETO_COLUMNS, result.body.get("pareto")),
         ("Under the fault", FAULT_COLUMNS, faulted(result)),
         ("Cost against the deadline", CURVE_COLUMNS, curve_rows(result)),
     ):
@@ -90,11 +99,16 @@ def _body(result: Result) -> Iterator[str]:
         yield from _titled("Parts", _drawn(PART_COLUMNS, part_rows(body)))
         for name in ("parameters", "parameter_bytes"):
             del body[name]
+    if result.command == "explain":
+        del body["expression"]
+        yield from _titled("Formulas", _drawn(FORMULA_COLUMNS, formulas(result, WHOLE)))
+        yield from _titled("Inputs", _drawn(INPUT_COLUMNS, inputs(result)))
     if "steps" in body:
         for step in body["steps"]:
             yield from _step(step, body["answer"][step["id"]])
         return
-    body.pop("curves", None)
+    for drawn in ("curves", "pareto"):
+        body.pop(drawn, None)
     yield from _fields("Details", cast("dict[str, Json]", plain(body)))
 
 

@@ -28,38 +28,43 @@ from typing import (
 from meshwright.base.result import SCHEMA_VERSION, Basis, Candidate, Result
 from meshwright.layout.layout import Layout
 from meshwright.output import bodies
+from meshwright.system.facts import Facts
 
 Schema: TypeAlias = dict[str, Any]
 
 _NOUNS: Final = ("model", "system", "job", "layout", "options")
+_SERVING: Final = frozenset({"model", "system", "job", "layout"})
 _SIMPLE: Final = {str: "string", bool: "boolean", int: "integer", float: "number", NoneType: "null"}
 _BASIS: Final = f"^({'|'.join(Basis)})(: .+)?$|^as each .+$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command's document. given: nouns that are never null.   candidate: the definition of its candidates."""
+    """One command's document. given: nouns that are never null.   candidate: the definition of its candidates.
+
+    discipline: of its job, where the document depends on it.
+    """
 
     name: str
     body: type
     given: frozenset[str] = frozenset()
     candidate: str | None = None
+    discipline: str | None = None
 
     @property
     def key(self) -> str:
         """Its name among the definitions."""
-        return self.name.replace(" ", "_")
+        return "_".join([*self.name.split(), *([self.discipline] if self.discipline else [])])
 
 
 COMMANDS: Final = (
     Command(name="inspect", body=bodies.InspectBody, given=frozenset({"model"})),
     Command(name="fit", body=bodies.FitBody, given=frozenset({"model", "system", "layout"}), candidate="FitCandidate"),
+    Command(name="plan serve", body=bodies.TurnBody, given=_SERVING, candidate="TurnCandidate", discipline="fifo"),
     Command(
-        name="plan serve",
-        body=bodies.ServingBody,
-        given=frozenset({"model", "system", "job", "layout"}),
-        candidate="ServingCandidate",
+        name="plan serve", body=bodies.BatchBody, given=_SERVING, candidate="BatchCandidate", discipline="continuous"
     ),
+    Command(name="explain", body=bodies.ExplainBody),
     Command(name="compare", body=bodies.CompareBody),
     Command(name="list", body=bodies.CatalogBody),
     Command(name="study list", body=bodies.StudiesBody),
@@ -141,7 +146,7 @@ def _document(command: Command, known: _Definitions) -> Schema:
     special: Schema = {
         "schema_version": {"const": SCHEMA_VERSION},
         "command": {"const": command.name},
-        "inputs": _closed({noun: _noun(given=noun in command.given or noun == "options") for noun in _NOUNS}),
+        "inputs": _closed({noun: _noun(noun, command, known) for noun in _NOUNS}),
         "best": _either([*candidate, {"type": "null"}]),
         "candidates": {"type": "array", **({"items": candidate[0], "minItems": 1} if candidate else {"maxItems": 0})},
         "flips": {"type": "array", "items": known.of(bodies.Flip)},
@@ -154,8 +159,16 @@ def _document(command: Command, known: _Definitions) -> Schema:
 _APART: Final = frozenset({"command", "inputs", "best", "candidates", "flips", "basis", "body"})
 
 
-def _noun(*, given: bool) -> Schema:
-    return {"type": "object"} if given else {"type": ["object", "null"]}
+def _noun(noun: str, command: Command, known: _Definitions) -> Schema:
+    """What is sure of a noun: that it is there, whose facts it holds, which discipline it has."""
+    if noun not in {*command.given, "options"}:
+        return {"type": ["object", "null"]}
+    sure: Schema = {}
+    if noun == "system":
+        sure["facts"] = known.of(Facts)
+    if noun == "job" and command.discipline is not None:
+        sure["discipline"] = {"const": command.discipline}
+    return {"type": "object", **({"properties": sure, "required": list(sure)} if sure else {})}
 
 
 def _candidates(known: _Definitions) -> Schema:
@@ -163,12 +176,13 @@ def _candidates(known: _Definitions) -> Schema:
     hints = get_type_hints(Candidate)
     base = {item.name: known.of(hints[item.name]) for item in fields(Candidate) if item.name != "measures"}
     base["layout"] = known.of(Layout)
-    fit = _closed({**base, "memory": known.of(bodies.FitMemory)})
     empty: Schema = {"type": "object", "maxProperties": 0}
-    measures = known.record(bodies.ServingMeasures)["properties"]
     memory = _either([known.of(bodies.Memory), empty])
-    serving = _closed({**base, "memory": memory, **measures})
-    return {"FitCandidate": fit, "ServingCandidate": serving}
+    measures = {"TurnCandidate": bodies.TurnMeasures, "BatchCandidate": bodies.BatchMeasures}
+    serving = {
+        name: _closed({**base, "memory": memory, **known.record(own)["properties"]}) for name, own in measures.items()
+    }
+    return {"FitCandidate": _closed({**base, "memory": known.of(bodies.FitMemory)}), **serving}
 
 
 def _closed(properties: Schema, optional: frozenset[str] = frozenset()) -> Schema:

@@ -1,0 +1,43 @@
+"""A number and the name of its field go in; text for reading, in the unit at the end of the name, comes out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from meshwright.base.units import show_bytes, show_flops, show_rate, show_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def pair(key: str, value: Any) -> str:
+    """A field as text: its name without the unit, then its number with it."""
+    return f"{key.removesuffix('_bytes_per_s').removesuffix('_bytes').removesuffix('_s')} {short(key, value)}"
+
+
+def short(key: str, value: Any) -> str:
+    """A number by the unit at the end of its name."""
+    if isinstance(value, dict):
+        return " ".join(f"{name}={short(key, item)}" for name, item in cast("dict[str, Any]", value).items())
+    if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "" if value is None else str(value)
+    for suffix, shown in _BY_SUFFIX:
+        if key.endswith(suffix):
+            return shown(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+BY_UNIT: Final[dict[str, Callable[[float], str]]] = {
+    "s": show_seconds,
+    "B": show_bytes,
+    "B/s": show_rate,
+    "": lambda value: f"{value:,.0f}",
+}
+"""How a number is shown in the units of flips and levers."""
+_BY_SUFFIX: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
+    ("bytes_per_s", show_rate),
+    ("flops_per_s", lambda value: show_flops(value, "FLOP/s")),
+    ("bytes", show_bytes),
+    ("_s", show_seconds),
+    ("flops", show_flops),
+)
