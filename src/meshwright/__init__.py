@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from meshwright.layout.layout import Layout
     from meshwright.model.model import Model
     from meshwright.model.reader import read_config, read_model
+    from meshwright.scenarios.compare import compare, read_answer
+    from meshwright.scenarios.explain import ExplainOptions, explain
     from meshwright.scenarios.fit import FitOptions, fit
     from meshwright.scenarios.inspect import InspectOptions, inspect
     from meshwright.scenarios.serving import ServeOptions, plan_serve
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "Candidate": "base.result",
+    "ExplainOptions": "scenarios.explain",
     "FitOptions": "scenarios.fit",
     "InspectOptions": "scenarios.inspect",
     "Layout": "layout.layout",
@@ -35,9 +38,12 @@ _HOMES: Final = {
     "System": "system.system",
     "UserError": "base.errors",
     "as_json": "base.result",
+    "compare": "scenarios.compare",
+    "explain": "scenarios.explain",
     "fit": "scenarios.fit",
     "inspect": "scenarios.inspect",
     "plan_serve": "scenarios.serving",
+    "read_answer": "scenarios.compare",
     "read_config": "model.reader",
     "read_model": "model.reader",
     "read_system": "system.system",
@@ -45,6 +51,7 @@ _HOMES: Final = {
 
 __all__ = [
     "Candidate",
+    "ExplainOptions",
     "FitOptions",
     "InspectOptions",
     "Layout",
@@ -57,9 +64,12 @@ __all__ = [
     "UserError",
     "__version__",
     "as_json",
+    "compare",
+    "explain",
     "fit",
     "inspect",
     "plan_serve",
+    "read_answer",
     "read_config",
     "read_model",
     "read_system",

@@ -1,28 +1,88 @@
-"""Nothing goes in; a command line of every verb, a yes and a no among them, comes out by its name."""
+"""Nothing goes in; a command line of every verb, a yes and a no among them, comes out by its name.
+
+Lines that read saved answers name them as `Saved`; `arguments` gives every line as it is typed.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.ui.program import meshwright
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The file with the JSON answer of the line of that name."""
+
+    name: str
+
+
+def arguments(name: str) -> tuple[str, ...]:
+    """A line of `LINES` as it is typed."""
+    return typed(LINES[name])
+
+
+def typed(line: tuple[str | Saved, ...]) -> tuple[str, ...]:
+    """A line with its saved answers as files."""
+    return tuple(str(saved(item.name)) if isinstance(item, Saved) else item for item in line)
+
+
+@cache
+def saved(name: str) -> Path:
+    """A line's answer, asked once a run."""
+    file = Path(_folder().name) / f"{len(list(Path(_folder().name).iterdir()))}.json"
+    found = meshwright(*arguments(name), "--format", "json", "-q", "-o", str(file))
+    assert found.code in {0, 1}, found.err
+    return file
+
+
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    """Removed when the interpreter ends."""
+    return TemporaryDirectory()
+
 
 _PLAN = ("plan", "serve", "Qwen/Qwen3-32B", "--on", "hgx-h100", "--sessions", "4", "--context", "131064")
 _EIGHT = (*_PLAN, "--new-tokens", "8", "--on-time", "75%", "--all-reduce", "ring")
 _SMALL = ("plan", "serve", "tiny-qwen3", "--on", "hgx-h100", "--sessions", "2", "--context", "1K", "--new-tokens", "8")
 _BOXES = ("plan", "serve", "Qwen/Qwen3-235B-A22B", "--on", "hgx-h100 x2", "--sessions", "2", "--context", "8K")
 _HUGE = ("plan", "serve", "meta-llama/Llama-3.1-405B", "--on", "rtx4090-host", "--sessions", "1", "--context", "1K")
-LINES = {
+_BATCHES = (*_SMALL[:5], "--sessions", "64", "--context", "1K", "--new-tokens", "64")
+LINES: dict[str, tuple[str | Saved, ...]] = {
     "inspect": ("inspect", "Qwen/Qwen3-32B"),
     "inspect, mixture in FP8": ("inspect", "Qwen/Qwen3-30B-A3B-FP8", "--batch", "4", "--context", "8K"),
     "fit": ("fit", "Qwen/Qwen3-235B-A22B", "--on", "hgx-h100", "--tp", "8", "--context", "8192"),
     "fit, no": ("fit", "Qwen/Qwen3-235B-A22B", "--on", "hgx-h100"),
+    "fit, computed": ("fit", "Qwen/Qwen3-8B", "--on", "hgx-h100", "--context", "8K", "--workspace", "computed"),
+    "fit, engine": ("fit", "Qwen/Qwen3-8B", "--on", "l40s-host", "--context", "8K", "--engine", "vllm"),
+    "fit, engine without a rule": ("fit", "openai/gpt-oss-20b", "--on", "hgx-h100", "--engine", "vllm"),
     "plan": _SMALL,
     "plan, deadline": (*_EIGHT, "--deadline", "130ms"),
     "plan, curve and fault": (*_EIGHT, "--deadline", "100ms..170ms", "--fault", "card=0,at=20ms,stall=40ms"),
     "plan, late": (*_EIGHT, "--deadline", "1ms"),
     "plan, too large": (*_HUGE, "--new-tokens", "8"),
     "plan, mixture": (*_BOXES, "--new-tokens", "8", "--flips", "none"),
+    "plan, computed": (*_SMALL, "--workspace", "computed"),
+    "plan, continuous": (*_BATCHES, "--tpot", "30ms", "--ttft", "1s", "--workspace", "computed"),
+    "plan, continuous, late": (*_BATCHES, "--tpot", "1us"),
+    "plan, continuous, too large": (*_HUGE, "--new-tokens", "8", "--concurrency", "1"),
+    "plan, continuous, mixture": (*_BOXES, "--new-tokens", "8", "--flips", "none", "--discipline", "continuous"),
+    "explain": ("explain", Saved("plan, deadline"), "best.step_time_s"),
+    "explain, bytes": ("explain", Saved("plan, continuous"), "best.memory.per_rank_bytes", "--depth", "9"),
+    "explain, front": ("explain", Saved("plan, continuous"), "pareto[0].tokens_per_s_per_user"),
+    "explain, engine": ("explain", Saved("fit, engine"), "memory.engine.kv_tokens"),
+    "explain, count": ("explain", Saved("inspect"), "parameters.total"),
+    "compare": ("compare", Saved("plan, deadline"), Saved("plan, late")),
+    "compare, disciplines": ("compare", Saved("plan"), Saved("plan, continuous")),
     "list models": ("list", "models"),
     "list systems": ("list", "systems"),
     "list accelerators": ("list", "accelerators"),
     "list links": ("list", "links"),
     "list collectives": ("list", "collectives"),
+    "list engines": ("list", "engines"),
     "study list": ("study", "list"),
     "study run, rows": ("study", "run", "tp-scaling"),
     "study run, fields": ("study", "run", "decode-phase"),

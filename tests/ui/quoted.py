@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tests.ui.program import meshwright
@@ -50,11 +52,14 @@ def matches(quoted: str, printed: str) -> bool:
 
 
 def renewed(page: str) -> str:
-    """The page with every quoted output that no longer matches replaced by what the command prints today."""
-    for item in commands(page):
-        if item.output is not None:
+    """The page with every quoted output that no longer matches replaced by what the command prints today.
+
+    All its commands run, in order and in an empty folder: what one saves another may read.
+    """
+    with TemporaryDirectory() as folder, chdir(folder):
+        for item in commands(page):
             printed = meshwright(*item.arguments).out.rstrip("\n")
-            if not matches(item.output, printed):
+            if item.output is not None and not matches(item.output, printed):
                 page = page.replace(f"{item.command}\n{item.output}\n", f"{item.command}\n{printed}\n")
     return page
 

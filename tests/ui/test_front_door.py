@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.ui.lines import Saved, typed
 from tests.ui.program import answer_of
 
 _QWEN = "Qwen/Qwen3-32B"
@@ -12,6 +13,8 @@ _LINES = {
     "inspect": ("inspect", _QWEN),
     "fit": ("fit", _QWEN, "--on", "hgx-h100", "--tp", "4", "--context", "8K"),
     "plan serve": (*_PLAN, "--deadline", "1s"),
+    "explain": ("explain", Saved("fit"), "memory.per_rank_bytes"),
+    "compare": ("compare", Saved("fit"), Saved("fit")),
     "list": ("list", "systems"),
     "study list": ("study", "list"),
     "study run": ("study", "run", "tp-scaling"),
@@ -37,7 +40,7 @@ _INSPECT = {
 
 @pytest.fixture(scope="module")
 def answers():
-    return {name: answer_of(*line) for name, line in _LINES.items()}
+    return {name: answer_of(*typed(line)) for name, line in _LINES.items()}
 
 
 @pytest.mark.parametrize("verb", _LINES)

@@ -168,7 +168,20 @@ def test_the_next_command_of_ones_own_config_names_its_path(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "verb", ["", " inspect", " fit", " plan", " plan serve", " compare", " list", " study", " study list", " study run"]
+    "verb",
+    [
+        "",
+        " inspect",
+        " fit",
+        " plan",
+        " plan serve",
+        " explain",
+        " compare",
+        " list",
+        " study",
+        " study list",
+        " study run",
+    ],
 )
 @pytest.mark.parametrize("word", ["--help", "-h"])
 def test_help_of_every_verb(verb, word):
@@ -180,7 +193,15 @@ def test_help_of_every_verb(verb, word):
 
 def test_help_lists_every_verb_and_an_example_on_a_line_of_its_own():
     out = run("--help").out
-    assert re.findall(r"^  (\w+)  ", out, re.MULTILINE) == ["inspect", "fit", "plan", "compare", "list", "study"]
+    assert re.findall(r"^  (\w+)  ", out, re.MULTILINE) == [
+        "inspect",
+        "fit",
+        "plan",
+        "explain",
+        "compare",
+        "list",
+        "study",
+    ]
     assert "\n  meshwright inspect Qwen/Qwen3-32B\n" in out
 
 

@@ -15,16 +15,20 @@ from meshwright.base.result import Result, Verdict
 from meshwright.cli.options import FORMATS
 from meshwright.cli.show import _FORMS
 from meshwright.output.csv_rows import as_csv
-from tests.ui.lines import LINES
+from meshwright.scenarios._engine import budget_bytes
+from tests.ui.lines import LINES, arguments
 from tests.ui.program import meshwright
 
 _CANDIDATES = [name for name in LINES if name.startswith(("fit", "plan"))]
+_IN_TURN = [name for name in LINES if name.startswith("plan") and "continuous" not in name]
+_BATCHES = [name for name in LINES if name.startswith("plan, continuous")]
+_EXPLAINED = [name for name in LINES if name.startswith("explain")]
 _PIPE = re.compile(r"(?<!\\)\|")
 
 
 @cache
 def printed(name, style):
-    return meshwright(*LINES[name], "--format", style)
+    return meshwright(*arguments(name), "--format", style)
 
 
 def document(name):
@@ -59,6 +63,11 @@ def as_cell(value):
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def rounded(value):
+    """A number as a page shows it."""
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
 def test_every_format_that_can_be_asked_for_can_be_drawn():
     assert tuple(_FORMS) == FORMATS
 
@@ -78,7 +87,7 @@ def test_the_first_line_of_markdown_is_the_verdict(name):
     verdict = document(name)["verdict"]
     first = printed(name, "md").out.splitlines()[0]
     assert first == f"{verdict['answer']}: {verdict['text']}"
-    assert meshwright(*LINES[name], "--format", "md", "-q").out == f"{first}\n"
+    assert meshwright(*arguments(name), "--format", "md", "-q").out == f"{first}\n"
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -88,27 +97,47 @@ def test_every_row_of_a_markdown_table_has_the_cells_of_its_header(name):
         assert {len(row) for row in rows} <= {len(rows[0])} if rows else True, title
 
 
-@pytest.mark.parametrize("name", [name for name in LINES if name.startswith("plan")])
+@pytest.mark.parametrize("name", [*_IN_TURN, *_BATCHES])
 def test_markdown_has_every_layout_in_the_columns_of_the_terminal_with_their_units(name):
     header, *rows = rows_of(sections(name)["Layouts"])
     assert [row[0] for row in rows] == [item["id"] for item in document(name)["candidates"]]
     shown = next(line for line in printed(name, "human").out.splitlines() if line.startswith("layout "))
     assert [cell.partition(" (")[0] for cell in header] == re.split(r" {2,}", shown)
-    assert {"step (s)", "last finish (s)", "memory (bytes)"} <= set(header)
+    times = {"tpot (s)": "tpot_s", "ttft (s)": "ttft_s"}
+    if name in _IN_TURN:
+        times = {"step (s)": "step_time_s", "last finish (s)": "last_finish_s"}
     for row, item in zip(rows, document(name)["candidates"], strict=True):
         cells = dict(zip(header, row, strict=True))
         assert cells["fits"] == ("yes" if item["fits"] else "no")
-        assert cells["step (s)"] == ("" if item["step_time_s"] is None else f"{item['step_time_s']:.6g}")
+        assert {title: cells[title] for title in times} == {title: rounded(item[key]) for title, key in times.items()}
         assert cells["memory (bytes)"].replace(",", "") == as_cell(item["memory"].get("per_rank_bytes"))
         assert cells["why not"].startswith(item["excluded"]["code"] if item["excluded"] else "")
 
 
-@pytest.mark.parametrize("name", ["fit", "plan, deadline"])
+@pytest.mark.parametrize("name", _BATCHES)
+def test_markdown_of_batches_has_every_point_of_the_front_and_the_exchanges(name):
+    answer, found = document(name), sections(name)
+    header, *rows = (
+        rows_of(found["Pareto front: tokens a second, per user against per GPU"]) if answer["pareto"] else ([],)
+    )
+    named = [dict(zip(header, row, strict=True)) for row in rows]
+    assert [(row["layout"], row["batch"], row["tpot (s)"], row["breaks"]) for row in named] == [
+        (point["id"], f"{point['batch']:,}", rounded(point["tpot_s"]), ", ".join(point["breaks"]))
+        for point in answer["pareto"]
+    ]
+    exchanges = answer["best"]["groups"] if answer["best"] else []
+    assert len(rows_of(found.get("Exchanges of one step", ""))) == len(exchanges) + bool(exchanges)
+
+
+@pytest.mark.parametrize("name", ["fit", "fit, computed", "plan, deadline", "plan, continuous"])
 def test_markdown_memory_adds_up_to_its_total(name):
     title = next(title for title in sections(name) if title.startswith("Memory of the fullest device"))
     sizes = {row[0]: int(row[1].replace(",", "")) for row in rows_of(sections(name)[title])[1:]}
     assert sizes["weights"] + sizes["KV cache"] + sizes["workspace"] == sizes["total"]
     assert sizes["total"] == document(name)["candidates"][0]["memory"]["per_rank_bytes"]
+    items = rows_of(sections(name).get("Workspace is the sum of", ""))[1:]
+    assert bool(items) == ("--workspace" in LINES[name])
+    assert not items or sum(int(row[1].replace(",", "")) for row in items) == sizes["workspace"]
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -119,6 +148,20 @@ def test_markdown_lists_what_the_answer_rests_on_and_leaves_out(name):
     assert found.get("Sources", "").count("\n- ") + ("Sources" in found) == len(answer["sources"])
     commands = [line[2:] for line in found.get("Next", "").splitlines() if line.startswith("$ ")]
     assert commands == answer["next_commands"]
+
+
+@pytest.mark.parametrize("name", _EXPLAINED)
+def test_markdown_of_a_number_has_its_formulas_and_its_inputs(name):
+    answer, found = document(name), sections(name)
+    header, first, *_ = rows_of(found["Formulas"])
+    assert header == ["name", "formula", "values", "value", "source"]
+    assert first[3] == rounded(answer["value"])
+    leaves_of_it = {item["label"]: item for item in answer["expression"] if item["operation"] == "leaf"}
+    shown = {row[0]: row[1:] for row in rows_of(found["Inputs"])[1:]}
+    assert shown.keys() == leaves_of_it.keys()
+    assert {path: row[:2] for path, row in shown.items()} == {
+        path: [rounded(item["value"]), item["basis"]] for path, item in leaves_of_it.items()
+    }
 
 
 def test_signs_of_markdown_in_a_name_are_escaped_and_a_new_line_is_a_blank():
@@ -152,7 +195,7 @@ def test_csv_has_every_candidate_with_every_number_of_the_document(name):
     assert {f"excluded.{key}" for key in ("code", "reason", "nearest", "limit")} <= set(rows[0])
 
 
-@pytest.mark.parametrize("name", [name for name in LINES if "list" in name])
+@pytest.mark.parametrize("name", [name for name in LINES if "list" in name.split()])
 def test_csv_of_a_catalog_is_its_items(name):
     items = document(name)["items"]
     for row, item in zip(table(name), items, strict=True):
@@ -174,6 +217,31 @@ def test_csv_of_a_study_is_its_rows_or_its_fields():
     values = {row["field"]: row["value"] for row in table("study run, fields")}
     assert values == {f"answer.{key}": as_cell(item) for key, item in document("study run, fields")["answer"].items()}
     assert table("study run, number") == [{"field": "answer", "value": "67108864"}]
+
+
+@pytest.mark.parametrize("name", _EXPLAINED)
+def test_csv_of_a_number_is_its_formulas_with_every_digit_and_its_inputs(name):
+    answer, rows = document(name), table(name)
+    assert list(rows[0]) == ["kind", "name", "formula", "values", "value", "basis", "source"]
+    assert [row["kind"] for row in rows] == sorted(row["kind"] for row in rows)
+    assert rows[0]["value"] == json.dumps(answer["value"])
+    given = {row["name"]: (row["value"], row["basis"], row["source"]) for row in rows if row["kind"] == "input"}
+    assert given == {
+        item["label"]: (json.dumps(item["value"]), item["basis"], item["source"])
+        for item in answer["expression"]
+        if item["operation"] == "leaf"
+    }
+
+
+@pytest.mark.parametrize("name", _EXPLAINED)
+def test_the_values_of_a_formula_in_csv_give_its_value(name):
+    """Signs as Python has them; beside its `max` and `min`, rounding up and the budget of an engine."""
+    known = {"max": max, "min": min, "divide_up": lambda left, right: -(-left // right), "budget_bytes": budget_bytes}
+    for row in table(name):
+        if row["kind"] == "formula":
+            assert eval(row["values"], {"__builtins__": {}, **known}) == pytest.approx(
+                json.loads(row["value"]), rel=1e-12
+            ), row  # noqa: S307
 
 
 def test_commas_quotes_and_new_lines_survive_csv():

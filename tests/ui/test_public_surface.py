@@ -13,9 +13,9 @@ from tests.ui.program import ROOT
 from tests.ui.test_exits_and_streams import environment
 
 _PUBLIC = {
-    "Candidate", "FitOptions", "InspectOptions", "Layout", "MeshwrightError", "Model", "Result", "ServeJob",
-    "ServeOptions", "System", "UserError", "__version__", "as_json", "fit", "inspect", "plan_serve", "read_config",
-    "read_model", "read_system",
+    "Candidate", "ExplainOptions", "FitOptions", "InspectOptions", "Layout", "MeshwrightError", "Model", "Result",
+    "ServeJob", "ServeOptions", "System", "UserError", "__version__", "as_json", "compare", "explain", "fit", "inspect",
+    "plan_serve", "read_answer", "read_config", "read_model", "read_system",
 }  # fmt: skip
 _HEAVY = ("numpy", "torch", "pydantic", "rich", "rustworkx", "scipy")
 

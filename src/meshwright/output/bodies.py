@@ -190,7 +190,7 @@ class UnderFault(TypedDict):
 
 
 class TurnMeasures(TypedDict):
-    """What a plan of sessions one after the other says of each layout; null where the layout breaks a rule or the number does not exist."""
+    """What a plan of sessions in turn says of each layout; null where it breaks a rule or the number does not exist."""
 
     step_time_s: Amount | None
     local_time_s: Amount | None
