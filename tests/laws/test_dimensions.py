@@ -76,8 +76,13 @@ TABLE_LEVEL = {
     "faults.replica_of": "Layouts and a card in, replica numbers out",
     "faults.stopped": "Layouts and cards in, a mask out",
     "memory.serving_ledger": "Model and Layouts in, a Ledger out: held by the ledger law",
+    "memory.cached_columns": "a Model and Layouts in",
     "memory.state_bytes_per_token": "a Model in",
     "memory.stored_columns": "a Model and Layouts in",
+    "memory_even.sharded_cached": "a Model and Layouts in",
+    "memory_even.sharded_ledger": "Model and Layouts in, a Ledger out: held by the ledger law",
+    "memory_even.sharded_parts": "a Model and a Layout in, a table out",
+    "reserve.reserve": "Model, Layouts and a rule in, a Reserve out",
     "memory_parts.parts_bytes": "a Model and a Layout in, a table out",
 }
 """Functions that take tables and nouns, not numbers; each with the reason why the law does not call it."""

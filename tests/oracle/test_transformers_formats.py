@@ -74,7 +74,8 @@ def test_a_block_quantized_model_stores_what_its_class_stores(family, seed, scal
     assert format_bytes(mine)[mine.weights.name] == eight_bits + scales
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+# Their experts have biases (gpt_oss), or their q, k and v, gate and up are one matrix each, with one scale (phi3).
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in {"gpt_oss", "phi3"}])
 def test_a_model_with_one_scale_a_matrix_stores_what_its_class_stores(family):
     """Their fused gate and up keeps two scales; activation scales are static only where it keeps as many."""
     config = {**random_config(family, seeded("tensor", family)), "torch_dtype": "bfloat16"}

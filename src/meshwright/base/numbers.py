@@ -111,6 +111,7 @@ def _divide_up(value: Any, by: Any) -> Any:
 
 def _apply(name: str, scalar: Callable[..., Any], ufunc: Callable[..., Any], *operands: Any) -> Any:
     """The ufunc; where a column holds traced numbers, the same function of each, recorded."""
-    if any(is_traced(item) for item in operands):
-        return elementwise(name, scalar, *operands)
+    for item in operands:
+        if is_traced(item):
+            return elementwise(name, scalar, *operands)
     return ufunc(*operands)

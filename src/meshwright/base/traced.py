@@ -35,6 +35,7 @@ LEAF: Final = "leaf"
 NAME: Final = "name"
 _SOURCE: Final = "Source:"
 _OBJECTS: Final = np.dtype(object)
+_PLAIN: Final = frozenset({int, float})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +172,7 @@ def held(value: Any) -> Any:
 
 def is_traced(value: Any) -> bool:
     """Whether a value is a traced number, or a column that may hold some: one of objects that are not words."""
-    if getattr(value, "dtype", None) != _OBJECTS:
+    if type(value) in _PLAIN or getattr(value, "dtype", None) is not _OBJECTS:
         return isinstance(value, Traced)
     return not (value.size and isinstance(value.flat[0], (str, NoneType)))
 

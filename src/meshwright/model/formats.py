@@ -81,6 +81,8 @@ def _blocks(size: int | Ints, side: int) -> int | Ints:
 
 def _packed(count: int | Ints, bits: int, word_bits: int) -> int | Ints:
     """Bytes of `count` values of `bits` in words of `word_bits`."""
+    if bits % word_bits == 0:  # no word holds a part of a value
+        return count * bits // 8
     return divide_up(cast("Ints", count * bits), word_bits) * word_bits // 8
 
 
