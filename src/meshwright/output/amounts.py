@@ -34,10 +34,13 @@ BY_UNIT: Final[dict[str, Callable[[float], str]]] = {
     "": lambda value: f"{value:,.0f}",
 }
 """How a number is shown in the units of flips and levers."""
-_BY_SUFFIX: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
+_BY_SUFFIX: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (  # the first that fits
     ("bytes_per_s", show_rate),
     ("flops_per_s", lambda value: show_flops(value, "FLOP/s")),
     ("bytes", show_bytes),
+    ("_per_gpu_s", lambda value: f"{value:,.1f} a GPU-s"),
+    ("_gpu_s", lambda value: f"{value:,.3f} GPU-s"),
+    ("_per_s", lambda value: f"{value:,.1f} a second"),
     ("_s", show_seconds),
     ("flops", show_flops),
 )

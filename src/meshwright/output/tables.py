@@ -86,12 +86,13 @@ def _below_the_bars(console: Console, memory: Mapping[str, Any]) -> None:
         console.print(f"workspace is the sum of {items.replace('_', ' ')}")
     if "engine" in memory:
         engine = memory["engine"]
-        console.print(
-            f"{engine['name']} at {engine['gpu_memory_utilization']:g}: {show_bytes(engine['available_kv_bytes'])} for "
-            f"KV, {pair('tokens', engine['kv_tokens'])}, {pair('requests', engine['max_concurrency'])} of "
-            f"{pair('tokens', engine['max_model_len'])}, reserve {show_bytes(engine['reserve_bytes'])} "
-            f"({engine['reserve_basis']})"
-        )
+        told = [f"{show_bytes(engine['available_kv_bytes'])} for KV"]
+        if engine["kv_tokens"] is not None:
+            told.append(pair("tokens", engine["kv_tokens"]))
+        if engine["max_concurrency"] is not None:
+            told.append(f"{engine['max_concurrency']:.2f} requests of {engine['max_model_len']:,} tokens")
+        told.append(f"reserve {show_bytes(engine['reserve_bytes'])} ({engine['reserve_basis']})")
+        console.print(f"{engine['name']} at {engine['gpu_memory_utilization']:g}: {', '.join(told)}")
 
 
 def _bar(value: int, capacity: int) -> str:
