@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
     from meshwright.base.numbers import Bools, Floats, Ints
 
-RESOLUTION: Final = 1e-4
+RESOLUTION: Final = 1e-3
 """The choice may change and change back unseen only within this share of a value."""
 _NARROW: Final = 1e-10
 _FIRST: Final = 61
-_PARTS: Final = 33
+_FEWEST, _MOST, _ASKED = 17, 513, 2048
+"""Parts of a cell, at least and at most; and about how many rows all cells of one depth ask about together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,7 +99,8 @@ def changes(
         left = _contenders(scores, grid)
         cells, ended = _next(grid, cells.rows, chosen, left, whole=whole)
         found += ended
-        grid = np.linspace(cells.low, cells.high, _PARTS, axis=1)
+        parts = min(max(_ASKED // max(cells.rows.size, 1), _FEWEST), _MOST)
+        grid = np.linspace(cells.low, cells.high, parts, axis=1)
     return tuple(sorted(found, key=lambda change: change.value))
 
 
@@ -159,7 +161,8 @@ def _contenders(scores: _Scores, grid: Floats) -> Bools:
     at = surest.argmax(axis=2)[:, :, None]
     known = surest.any(axis=2, keepdims=True)
     first, second, rank = (np.take_along_axis(score, at, axis=2) for score in (*worst, ranks))
-    beaten = (best[0] > first) | ((best[0] >= first) & (best[1] >= second) & (ranks > rank))
+    later = (best[1] > second) | ((best[1] >= second) & (ranks > rank))
+    beaten = (best[0] > first) | ((best[0] >= first) & later)
     twins = always & (ranks > rank)
     for score in scores.values:
         own, its = (score[:, side] for side in (low, high))
