@@ -25,7 +25,7 @@ from meshwright.scenarios._serving_table import ServeOptions
 from meshwright.search.flips import Goal, Judged
 from meshwright.system.system import System
 
-MOST_SEARCHED: Final = 250
+MOST_SEARCHED: Final = 100
 """Layouts among which flips are looked for where every value of a parameter needs its own search for batches."""
 
 

@@ -31,7 +31,9 @@ from meshwright.system.system import System
 
 SPAN: Final = 32.0
 MOST_LAYOUTS: Final = 2_000
-UNSEEN: Final = f"flips that are undone within {RESOLUTION:.1%} of a value (a count below {1 / RESOLUTION:g} hides none)"
+UNSEEN: Final = (
+    f"flips that are undone within {RESOLUTION:.1%} of a value (a count below {1 / RESOLUTION:g} hides none)"
+)
 ALL_REDUCE_TIME: Final = "all-reduce-time"
 Nouns: TypeAlias = tuple[System, ServeJob, ServeOptions]
 
