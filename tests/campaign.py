@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +33,14 @@ class Part:
 
 
 PARTS = {
-    "laws": Part(folder="tests/laws", marks="", what="every law of the suite, over examples it has not seen"),
+    "laws": Part(
+        folder="tests/laws", marks="not campaign", what="every law of the suite, over examples it has not seen"
+    ),
+    "flips": Part(
+        folder="tests/laws/test_no_other_flip.py",
+        marks="campaign",
+        what="every flip replayed, and 200 values of each parameter planned anew",
+    ),
     "oracle": Part(folder="tests/oracle", marks="campaign", what="random configs, counted here and by transformers"),
     "configs": Part(folder="tests/ui/fuzz/test_fuzz_configs.py", marks="campaign", what="damaged config.json files"),
     "lines": Part(folder="tests/ui/fuzz/test_fuzz_lines.py", marks="campaign", what="mistyped command lines"),
@@ -40,11 +49,15 @@ PARTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one part did. cases: examples of hypothesis, and what tests recorded as `cases`."""
+    """What one part did. cases: examples of hypothesis, and what tests recorded as `cases`.
+
+    figures: the other numbers that tests recorded, added up by name.
+    """
 
     tests: int
     failed: int
     cases: int
+    figures: Mapping[str, int]
     seconds: float
 
 
@@ -77,16 +90,19 @@ def run(part: Part) -> Outcome:
         seconds = perf_counter() - start
         print(_without_statistics(done.stdout))
         if not report.exists():
-            return Outcome(tests=0, failed=1, cases=0, seconds=seconds)
+            return Outcome(tests=0, failed=1, cases=0, figures={}, seconds=seconds)
         tests = ET.parse(report).getroot().iter("testcase")  # noqa: S314 - pytest's own report
         found = list(tests)
-    recorded = [item for test in found for item in test.iter("property") if item.get("name") == "cases"]
+    figures: Counter[str] = Counter()
+    for item in (item for test in found for item in test.iter("property")):
+        figures[item.get("name", "")] += int(item.get("value", "0"))
     return Outcome(
         tests=len(found),
         failed=max(
             sum(test.find("failure") is not None or test.find("error") is not None for test in found), done.returncode
         ),
-        cases=sum(int(item.get("value", "0")) for item in recorded) + sum(map(int, _EXAMPLES.findall(done.stdout))),
+        cases=figures.pop("cases", 0) + sum(map(int, _EXAMPLES.findall(done.stdout))),
+        figures=figures,
         seconds=seconds,
     )
 
@@ -101,7 +117,9 @@ def _without_statistics(output: str) -> str:
 def _row(name: str, outcome: Outcome) -> str:
     end = "passed" if not outcome.failed else f"**{outcome.failed} failed**"
     figures = f"{outcome.cases:,} | {outcome.tests} | {outcome.seconds:,.0f} | {end}"
-    return f"| {name} | {PARTS[name].what} | {figures} | {datetime.now(UTC):%Y-%m-%d} | {_commit()} |"
+    added = ", ".join(f"{number:,} {unit}" for unit, number in outcome.figures.items())
+    what = f"{PARTS[name].what}{': ' * bool(added)}{added}"
+    return f"| {name} | {what} | {figures} | {datetime.now(UTC):%Y-%m-%d} | {_commit()} |"
 
 
 def _rows_of_page() -> dict[str, str]:

@@ -25,7 +25,7 @@ from meshwright.scenarios._serving_answers import (
 from meshwright.scenarios._serving_batch_flips import MOST_SEARCHED, batch_flips
 from meshwright.scenarios._serving_batch_rows import candidates
 from meshwright.scenarios._serving_batches import BatchTable, asked, batch_table, prompt_of, run
-from meshwright.scenarios._serving_flips import MOST_LAYOUTS, SPAN
+from meshwright.scenarios._serving_flips import MOST_LAYOUTS, SPAN, UNSEEN
 from meshwright.scenarios._serving_pareto import pareto
 from meshwright.scenarios._serving_table import OUT_OF_POWER, Objective, ServeOptions
 from meshwright.scenarios._shared import reserve_basis
@@ -40,6 +40,7 @@ BATCHES_LEFT_OUT: Final = (
         f"flips beyond a factor {SPAN:g} of a parameter's value, of two at once, or among over {MOST_LAYOUTS} layouts"
         f" ({MOST_SEARCHED} where --tpot decides the batch)"
     ),
+    UNSEEN,
     "flips of the context where a prompt's time counts (--ttft, or --prefill between-steps)",
 )
 _PREFILL_LEFT_OUT: Final = {

@@ -31,7 +31,7 @@ from meshwright.scenarios._serving_answers import (
 )
 from meshwright.scenarios._serving_continuous import plan_batches
 from meshwright.scenarios._serving_faults import curve, fault_table
-from meshwright.scenarios._serving_flips import MOST_LAYOUTS, SPAN, flips
+from meshwright.scenarios._serving_flips import MOST_LAYOUTS, SPAN, UNSEEN, flips
 from meshwright.scenarios._serving_rows import candidates
 from meshwright.scenarios._serving_table import (
     OUT_OF_POWER,
@@ -49,6 +49,7 @@ FIFO_LEFT_OUT: Final = (
     "prefill: contexts are cached when the sessions arrive (`prefill_time_s` stands beside, and enters nothing)",
     "batched decode: fifo runs one session at a time per replica, so pp shortens no session",
     f"flips beyond a factor {SPAN:g} of a parameter's value, of two at once, or among over {MOST_LAYOUTS} layouts",
+    UNSEEN,
 )
 EXPERTS_LEFT_OUT: Final = "skewed routing: tokens choose experts uniformly; one token pays its expected busiest group"
 
