@@ -205,6 +205,6 @@ def test_no_value_of_a_parameter_has_a_flip_that_is_not_listed(case, parameter, 
     assert not broken
 
 
-def test_flips_are_listed_of_every_parameter_that_the_issue_names():
+def test_flips_are_listed_of_every_parameter_that_the_page_names():
     listed = {flip["parameter"] for case in IN_GATE for flip in _planned(case).flips}
     assert listed >= set(SEARCHED) - {"concurrency", "system.scale_out.latency", "system.scale_out.bandwidth"}
