@@ -127,7 +127,7 @@ def _planned(case: str) -> Result:
 
 
 def _searched(case: str, parameter: str) -> bool:
-    """Whether the issue asks for flips of a parameter in a case: of what it states, and of links that it has."""
+    """Whether a plan lists flips of a parameter in a case: of what it states, and of links that it has."""
     _, on, job, options = CASES[case]
     if parameter.startswith("system.scale_out"):
         return read_system(on).nodes > 1
