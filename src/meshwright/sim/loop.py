@@ -21,7 +21,7 @@ SHARED: Final = 2
 _END, _ARRIVAL, _SHARE, _FAIL, _BACK = 0, 1, 2, 3, 4
 
 
-def run(  # noqa: C901, PLR0912, PLR0914, PLR0915, PLR0917 - one loop, which numba compiles as a whole
+def run(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one loop, which numba compiles as a whole
     duration: Any,
     resource: Any,
     tie: Any,
@@ -66,8 +66,8 @@ def run(  # noqa: C901, PLR0912, PLR0914, PLR0915, PLR0917 - one loop, which num
 
     Columns of tasks: duration (work where the resource is shared), resource (-1: none), tie, release (not before),
     waits (edges into it).   Edges of task i: first_edge[i] to first_edge[i + 1] of edge_to, edge_at_start (it waits for
-    the start of i, not for its end).   Columns of resources: kind, rate (of shared ones).   Columns of failures: fail_at,
-    fail_resource, fail_back.   Filled here: start, end, cause (the task whose end or start let it start, or -1), lost
+    the start of i, not for its end).   Columns of resources: kind, rate (of shared ones).   Columns of failures:
+    fail_at, fail_resource, fail_back.   Filled here: start, end, cause (the task whose end or start let it start, or -1), lost
     (time that failures took from it).   The rest is room to work in: `begun` to `after` a cell a task, `head` to
     `version` a cell a resource, `event_...` and `arrived` and `free` as `sim.engine` sizes them; moment holds zero.
     """
