@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -175,7 +176,7 @@ def busy_s(known: Timeline) -> Floats:
     resource, start, end = resource[order], start[order], end[order]
     bounds = np.searchsorted(resource, np.arange(len(known.resources) + 1))
     busy = np.zeros(len(known.resources))
-    for number, (low, high) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
+    for number, (low, high) in enumerate(pairwise(bounds.tolist())):
         if high > low:
             latest = np.maximum.accumulate(end[low:high])
             since = np.maximum(start[low:high], np.concatenate([[0.0], latest[:-1]]))
@@ -271,9 +272,7 @@ def memory(known: Timeline, buffers: Buffers) -> Memory:
     first = np.searchsorted(place, np.arange(memories + 1))
     before = np.concatenate([[0], total])[first[:-1]]  # what the memories before it hold in the end
     level = total - np.repeat(before, np.diff(first))
-    peaks = np.array(
-        [low + level[low:high].argmax() for low, high in zip(first[:-1], first[1:], strict=True)], np.int64
-    )
+    peaks = np.array([low + level[low:high].argmax() for low, high in pairwise(first.tolist())], np.int64)
     return Memory(
         buffers=buffers,
         first=first,
