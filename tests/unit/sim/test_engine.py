@@ -185,6 +185,12 @@ def test_work_that_comes_to_a_shared_resource_which_is_down_waits():
     assert found.lost.task.tolist() == []
 
 
+def test_no_work_ends_as_the_shared_resource_is_back_though_another_end_was_due_then():
+    """Work 4 at rate 2 was due at 2 s, when the resource comes back; it takes 2 s from there, and no work takes none."""
+    found = times([4.0, 0.0], [0, 0], (SHARED,), release=[0, 2], failures=(Failure(resource=0, at=1, back=2),))
+    assert found.end.tolist() == [4, 2]
+
+
 def test_after_a_failure_without_end_what_needs_the_resource_never_runs():
     failures = (Failure(resource=0, at=2, back=math.inf),)
     found = times([1, 3, 1, 1], [0, 0, 1, 1], (FIFO, FIFO), edges=[(1, 2)], failures=failures)
