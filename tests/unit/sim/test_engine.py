@@ -186,7 +186,7 @@ def test_work_that_comes_to_a_shared_resource_which_is_down_waits():
 
 
 def test_no_work_ends_as_the_shared_resource_is_back_though_another_end_was_due_then():
-    """Work 4 at rate 2 was due at 2 s, when the resource comes back; it takes 2 s from there, and no work takes none."""
+    """Work 4 at rate 2 was due at 2 s, when the resource is back; it takes 2 s from there, and no work takes none."""
     found = times([4.0, 0.0], [0, 0], (SHARED,), release=[0, 2], failures=(Failure(resource=0, at=1, back=2),))
     assert found.end.tolist() == [4, 2]
 
