@@ -88,6 +88,7 @@ MEANING = {
     "MOD021": "an unreadable quantization",
     "MOD022": "a quantization that is not supported",
     "MOD023": "an unknown format of the KV cache",
+    "SCH002": "tasks that wait for each other",
     "SYS001": "an unknown system",
     "SYS002": "an unknown accelerator, link or calibration",
     "SYS003": "a source or a basis that is missing or unknown",
