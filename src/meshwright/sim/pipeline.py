@@ -1,0 +1,342 @@
+"""Slot orders and how long each slot and transfer takes go in; when each ran, on the event engine, comes out.
+
+The contract (source: chapter "Training systems", section 10.3.2): a rank has one compute stream; every ordered pair of
+ranks has one wire, which carries one message at a time in the order in which they came; a message leaves when its slot
+ends; an update runs on every rank after the last gradient of all ranks. Where a stream could run two slots, an input
+gradient or a whole backward goes before a forward, that before a weight gradient, then the lower name: direction,
+virtual stage, micro-batch (`Ties`). Two virtual stages on one rank hand over without a message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from meshwright.sim.engine import Edges, Problem, Resource, Times, simulate
+from meshwright.workload.slots import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, KINDS, Slots
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from meshwright.base.numbers import Bools, Ints
+
+Ties: TypeAlias = Literal["direction", "micro_batch"]
+"""Of two slots of one kind, which goes first: that of direction 0, or that of the earlier micro-batch of its half."""
+Cells: TypeAlias = Literal["divisible", "indivisible"]
+"""Slots of one cell: each on its own, one after the other; or as one, which waits for and ends with both."""
+SEND_FORWARD, SEND_BACKWARD, GRADIENTS, UPDATE = range(len(KINDS), len(KINDS) + 4)
+TASKS: Final = (*KINDS, "send_forward", "send_backward", "gradients", "update")
+"""What a task is, by its number: slots, messages, the moment of the last gradient, updates."""
+_FIRST: Final = {BACKWARD: 1, BACKWARD_INPUT: 1, FORWARD: 2, BACKWARD_WEIGHT: 3}
+_UPDATE_LAST: Final = 4
+_MOST_TICKS: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durations:
+    """Seconds, exactly. By virtual stage: forward, backward (whole), weight (the part of it that is a weight gradient).
+
+    update: on every rank.   send, send_back: of an activation and of a gradient over the link between ranks r and
+    r + 1, by r; the last is that between the last and the first rank.   buffers: activations that a virtual stage can
+    have received or be receiving without having started on them, None for any number. Where it is full the stage
+    before holds its output, and starts no other forward before that has begun to leave.
+    """
+
+    forward: tuple[Fraction, ...]
+    backward: tuple[Fraction, ...]
+    weight: tuple[Fraction, ...]
+    update: Fraction
+    send: tuple[Fraction, ...]
+    send_back: tuple[Fraction, ...]
+    buffers: int | None = None
+
+    def without_transfers(self) -> Durations:
+        """The same work with messages that take no time, no update and no bound on buffers."""
+        free = (Fraction(0),) * len(self.send)
+        return Durations(
+            forward=self.forward,
+            backward=self.backward,
+            weight=self.weight,
+            update=Fraction(0),
+            send=free,
+            send_back=free,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Timeline:
+    """Columns, one row a task: the slots in their order, then messages, the last gradient, the updates.
+
+    kind: into `TASKS`.   rank: whose stream, or who sends; -1 for the last gradient.   peer: who receives, else -1.
+    start, end: in ticks.   source, target: of a message, the rows of the slot that sends and of the one that waits.
+    tick_s: seconds of a tick, exactly; 1 where the times are seconds, rounded (exact ticks would not fit 64 bits).
+    """
+
+    slots: Slots
+    kind: Ints
+    rank: Ints
+    peer: Ints
+    virtual_stage: Ints
+    micro_batch: Ints
+    direction: Ints
+    start: NDArray[Any]
+    end: NDArray[Any]
+    source: Ints
+    target: Ints
+    begun_with: Ints
+    tick_s: Fraction
+    problem: Problem
+    times: Times
+
+    @property
+    def total_s(self) -> float:
+        """From the first start to the last end."""
+        return self.seconds(self.end.max())
+
+    @property
+    def gradients_s(self) -> float:
+        """When the last gradient of all ranks is there."""
+        return self.seconds(self.end[self.kind == GRADIENTS].max())
+
+    def seconds(self, ticks: Any) -> float:
+        """A time or a duration in seconds, rounded once."""
+        return float(Fraction(ticks.item()) * self.tick_s)
+
+    def busy_s(self) -> list[float]:
+        """By rank, how long its stream computes, the update apart."""
+        slots = len(self.slots.rank)
+        spent = self.end[:slots] - self.start[:slots]
+        return [self.seconds(spent[self.slots.rank == rank].sum()) for rank in range(self.slots.ranks)]
+
+    def idle_s(self) -> list[float]:
+        """By rank, how long its stream waits until the last gradient of all ranks is there."""
+        slots = len(self.slots.rank)
+        spent = self.end[:slots] - self.start[:slots]
+        ready = self.end[self.kind == GRADIENTS].max()
+        return [self.seconds(ready - spent[self.slots.rank == rank].sum()) for rank in range(self.slots.ranks)]
+
+
+def run_pipeline(
+    slots: Slots, durations: Durations, *, ties: Ties = "direction", cells: Cells = "divisible"
+) -> Timeline:
+    """Run every slot once. Raises SCH002 when slots wait for each other."""
+    places = _Places.of(slots)
+    first, last = _cells(slots, cells)
+    sources, targets, kinds = _handovers(slots, places)
+    sent = slots.rank[sources] != slots.rank[targets]
+    sender, receiver = slots.rank[sources[sent]], slots.rank[targets[sent]]
+    forward = kinds[sent] == SEND_FORWARD
+    tick, (of_slots, of_sends, update) = _ticks(slots, durations, sender, receiver, forward)
+    count, messages, ranks = len(slots.rank), int(sent.sum()), slots.ranks
+    rows = np.arange(messages) + count
+    gradients = count + messages
+    edges = [
+        _edges(*_in_order(slots)),
+        _edges(*_own(slots, places)),
+        _edges(last[sources[~sent]], first[targets[~sent]]),
+        _edges(last[sources[sent]], rows),
+        _edges(rows, first[targets[sent]]),
+        _edges(_ends(slots), np.full(len(_ends(slots)), gradients)),
+        _edges(np.full(ranks, gradients), gradients + 1 + np.arange(ranks)),
+    ]
+    if durations.buffers is not None:
+        edges += _backpressure(slots, sources[sent], targets[sent], forward, rows, durations.buffers, first)
+    wires, wire = np.unique(sender * ranks + receiver, return_inverse=True)
+    of_message = np.where(of_sends == 0, -1, ranks + wire)  # what takes no time is not waited for
+    kind = np.concatenate([slots.kind, kinds[sent], [GRADIENTS], np.full(ranks, UPDATE)])
+    problem = Problem(
+        duration=np.concatenate([of_slots, of_sends, np.zeros(1, of_slots.dtype), np.full(ranks, update)]),
+        resource=np.concatenate([slots.rank, of_message, [-1], np.arange(ranks)]).astype(np.int64),
+        edges=_joined(edges),
+        resources=(
+            *(Resource(name=f"rank {rank}") for rank in range(ranks)),
+            *(Resource(name=f"wire {pair // ranks} to {pair % ranks}", queue="fifo") for pair in wires),
+        ),
+        tie=np.concatenate([_ties(slots, ties), _ties(slots, ties)[sources[sent]], np.full(1 + ranks, _last_tie(slots))]),
+        release=np.zeros(gradients + 1 + ranks, of_slots.dtype),
+    )
+    times = simulate(problem)
+    none = np.full(1 + ranks, -1)
+
+    def named(column: Ints) -> Ints:
+        return np.concatenate([column, column[sources[sent]], none])
+
+    return Timeline(
+        slots=slots,
+        kind=kind,
+        rank=np.concatenate([slots.rank, sender, [-1], np.arange(ranks)]),
+        peer=np.concatenate([np.full(count, -1), receiver, none]),
+        virtual_stage=named(slots.virtual_stage),
+        micro_batch=named(slots.micro_batch),
+        direction=named(slots.direction),
+        start=times.start,
+        end=times.end,
+        source=np.concatenate([np.full(count, -1), sources[sent], none]),
+        target=np.concatenate([np.full(count, -1), targets[sent], none]),
+        begun_with=first,
+        tick_s=tick,
+        problem=problem,
+        times=times,
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- what waits for what
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Places:
+    """Rows of slots by virtual stage and micro-batch, -1 where there is none."""
+
+    forward: Ints
+    gradient: Ints
+    weight: Ints
+
+    @classmethod
+    def of(cls, slots: Slots) -> _Places:
+        """Each slot by its name."""
+        size = (slots.virtual_stages, slots.micro_batches)
+
+        def table(*kinds: int) -> Ints:
+            found = np.full(size, -1, np.int64)
+            rows = np.flatnonzero(np.isin(slots.kind, kinds))
+            found[slots.virtual_stage[rows], slots.micro_batch[rows]] = rows
+            return found
+
+        return cls(forward=table(FORWARD), gradient=table(BACKWARD, BACKWARD_INPUT), weight=table(BACKWARD_WEIGHT))
+
+
+def _handovers(slots: Slots, places: _Places) -> tuple[Ints, Ints, Ints]:
+    """Rows that hand an activation or a gradient on, rows that take it, and which of the two it is."""
+    activations = np.stack([places.forward[:-1].ravel(), places.forward[1:].ravel()])
+    gradients = np.stack([places.gradient[1:].ravel(), places.gradient[:-1].ravel()])
+    both = np.concatenate([activations, gradients], axis=1)
+    kinds = np.repeat([SEND_FORWARD, SEND_BACKWARD], [activations.shape[1], gradients.shape[1]])
+    there = (both >= 0).all(axis=0)
+    # in the order of the slots that send, so that equal messages have the numbers of their senders
+    order = np.argsort(both[0][there], kind="stable")
+    assert slots.virtual_stages == len(places.forward)
+    return both[0][there][order], both[1][there][order], kinds[there][order]
+
+
+def _in_order(slots: Slots) -> tuple[Ints, Ints]:
+    """Each slot and the next one of its slot order."""
+    rows = np.lexsort((np.arange(len(slots.rank)), slots.sequence, slots.rank))
+    same = (np.diff(slots.rank[rows]) == 0) & (np.diff(slots.sequence[rows]) == 0)
+    return rows[:-1][same], rows[1:][same]
+
+
+def _ends(slots: Slots) -> Ints:
+    """The last row of each slot order."""
+    rows = np.lexsort((np.arange(len(slots.rank)), slots.sequence, slots.rank))
+    same = (np.diff(slots.rank[rows]) == 0) & (np.diff(slots.sequence[rows]) == 0)
+    return rows[np.append(~same, True)]
+
+
+def _own(slots: Slots, places: _Places) -> tuple[Ints, Ints]:
+    """A backward after its own forward and a weight gradient after its input gradient, where no slot order says so."""
+    pairs = np.concatenate(
+        [
+            np.stack([places.forward.ravel(), places.gradient.ravel()]),
+            np.stack([places.gradient.ravel(), places.weight.ravel()]),
+        ],
+        axis=1,
+    )
+    before, after = pairs[:, (pairs >= 0).all(axis=0)]
+    told = (slots.rank[before] == slots.rank[after]) & (slots.sequence[before] == slots.sequence[after])
+    needed = ~(told & (before < after))
+    return before[needed], after[needed]
+
+
+def _cells(slots: Slots, cells: Cells) -> tuple[Ints, Ints]:
+    """For each slot the first and the last of its cell; itself where cells are divisible."""
+    rows = np.arange(len(slots.rank))
+    inside = np.flatnonzero(slots.cell >= 0)
+    if cells == "divisible" or not inside.size:
+        return rows, rows
+    number = slots.rank[inside] * (slots.cell.max() + 1) + slots.cell[inside]
+    _, which = np.unique(number, return_inverse=True)
+    first, last = np.full(which.max() + 1, len(rows)), np.zeros(which.max() + 1, np.int64)
+    np.minimum.at(first, which, inside)
+    np.maximum.at(last, which, inside)
+    begins, ends = rows.copy(), rows.copy()
+    begins[inside], ends[inside] = first[which], last[which]
+    return begins, ends
+
+
+def _backpressure(
+    slots: Slots, sources: Ints, targets: Ints, forward: Bools, rows: Ints, buffers: int, first: Ints
+) -> list[Edges]:
+    """An activation leaves once the one `buffers` before it is worked on; the next forward starts once it leaves."""
+    sources, targets, rows = sources[forward], targets[forward], rows[forward]
+    line = slots.direction[sources] * slots.virtual_stages + slots.virtual_stage[sources]
+    order = np.lexsort((sources, line))
+    sources, targets, rows, line = sources[order], targets[order], rows[order], line[order]
+    room = line[buffers:] == line[:-buffers]
+    following = line[1:] == line[:-1]
+    return [
+        _edges(first[targets[:-buffers][room]], rows[buffers:][room], at_start=True),
+        _edges(rows[:-1][following], first[sources[1:][following]], at_start=True),
+    ]
+
+
+def _edges(before: Ints, after: Ints, *, at_start: bool = False) -> Edges:
+    return Edges(before=before, after=after, at_start=np.full(len(before), at_start))
+
+
+def _joined(edges: list[Edges]) -> Edges:
+    return Edges(
+        before=np.concatenate([item.before for item in edges]).astype(np.int64),
+        after=np.concatenate([item.after for item in edges]).astype(np.int64),
+        at_start=np.concatenate([item.at_start for item in edges]),
+    )
+
+
+# ------------------------------------------------------------------------------------------------- ties, and exact times
+
+
+def _ties(slots: Slots, ties: Ties) -> Ints:
+    """What goes first, the lowest: kind, then the name."""
+    kind = np.array([_FIRST[number] for number in range(len(KINDS))])[slots.kind]
+    stages, batches = slots.virtual_stages, slots.micro_batches
+    within = slots.virtual_stage * batches + slots.micro_batch
+    if ties == "direction":
+        return (kind * 2 + slots.direction) * stages * batches + within
+    own = slots.micro_batch - slots.direction * (batches // 2)
+    return ((kind * batches + own) * 2 + slots.direction) * stages + slots.virtual_stage
+
+
+def _last_tie(slots: Slots) -> int:
+    """After every slot."""
+    return _UPDATE_LAST * 2 * slots.virtual_stages * slots.micro_batches
+
+
+def _ticks(
+    slots: Slots, durations: Durations, sender: Ints, receiver: Ints, forward: Bools
+) -> tuple[Fraction, tuple[NDArray[Any], NDArray[Any], Any]]:
+    """Seconds of a tick; and in ticks each slot, each message and the update."""
+    inputs = tuple(whole - part for whole, part in zip(durations.backward, durations.weight, strict=True))
+    figures = [
+        *(durations.forward, durations.backward, inputs, durations.weight),
+        *(durations.send, durations.send_back, (durations.update,)),
+    ]
+    tick = Fraction(1, lcm(*(number.denominator for figure in figures for number in figure)))
+    counts = [[int(number / tick) for number in figure] for figure in figures]
+    exact = _longest(slots, counts) < _MOST_TICKS
+    if not exact:
+        tick = Fraction(1)
+    columns = [np.array(whole if exact else [float(item) for item in figure]) for whole, figure in zip(counts, figures, strict=True)]
+    of_kind = np.stack(columns[: len(KINDS)])
+    of_link = np.stack(columns[len(KINDS) : len(KINDS) + 2])
+    apart = np.abs(sender - receiver)
+    link = np.where(apart == 1, np.minimum(sender, receiver), slots.ranks - 1)
+    of_sends = of_link[np.where(forward, 0, 1), link]
+    return tick, (of_kind[slots.kind, slots.virtual_stage], of_sends, columns[-1][0])
+
+
+def _longest(slots: Slots, counts: list[list[int]]) -> int:
+    """More ticks than any timeline of these figures can have: everything in turn."""
+    return sum(max(figure, default=0) for figure in counts) * (len(slots.rank) + 1)

@@ -1,0 +1,59 @@
+"""DualPipeV: DualPipe's eight phases folded into a V, so that one copy of the parameters suffices.
+
+Rank s holds virtual stages s and 2p - 1 - s; every micro-batch goes down and comes back up.
+Source: Sea AI Lab, "Cut-in-half", 2025, and the DualPipeV of the authors of DeepSeek-V3 Technical Report
+(arXiv:2412.19437).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from meshwright.workload.schedules import _two_ways
+from meshwright.workload.schedules._two_ways import Way, eight_phases
+from meshwright.workload.slots import Bubble, Refusal, Shape, Slots, gathered, in_a_v
+
+if TYPE_CHECKING:
+    from meshwright.base.numbers import Ints, N
+
+TITLE: Final = "DualPipe's phases in a V"
+SOURCE: Final = "Sea AI Lab, Cut-in-half (2025); DualPipeV of DeepSeek-AI"
+DIRECTIONS: Final = 1
+COPIES: Final = 1
+
+
+def refusal(shape: Shape) -> Refusal | None:
+    """2p micro-batches or more."""
+    least = 2 * shape.stages
+    if shape.micro_batches >= least:
+        return None
+    reason = f"{shape.micro_batches} micro-batches are fewer than {least}"
+    return Refusal(code="SCH001", reason=reason, nearest=least)
+
+
+def placement(shape: Shape) -> Ints:
+    """Rank s holds virtual stages s and 2p - 1 - s."""
+    return in_a_v(shape)
+
+
+def slots(shape: Shape) -> Slots:
+    """Down is the near way of every rank, up the far one."""
+    orders: list[tuple[int, int, Ints]] = []
+    for rank in range(shape.stages):
+        near = Way(virtual_stage=rank, first=0, direction=0)
+        far = Way(virtual_stage=2 * shape.stages - 1 - rank, first=0, direction=0)
+        orders.append((rank, 0, eight_phases(shape.stages, rank, shape.micro_batches, near, far)))
+    return gathered(orders, in_a_v(shape))
+
+
+def _bubble_s(stages: int, chunks: int, forward_s: N, backward_s: N, weight_s: N) -> N:
+    """That of DualPipe over the 2p virtual stages; the times of a rank are those of two of them."""
+    return _two_ways.bubble_s(stages * chunks, forward_s, backward_s, weight_s) / chunks
+
+
+BUBBLE: Final = Bubble(
+    seconds=_bubble_s,
+    of="step",
+    holds=lambda forward, backward, weight: forward == weight == backward - weight,
+    where="indivisible cells, and equal forward, input and weight gradient",
+)

@@ -1,0 +1,50 @@
+"""Fill and drain (GPipe): all forwards, then all backwards, the last micro-batch first.
+
+Source: Huang et al., "GPipe", 2019 (arXiv:1811.06965), section 2.3; chapter "Training systems", section 10.3.2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from meshwright.workload.slots import BACKWARD, FORWARD, Bubble, Refusal, Shape, Slots, gathered, in_line, joined, piece
+
+if TYPE_CHECKING:
+    from meshwright.base.numbers import Ints, N
+
+TITLE: Final = "all forwards, then all backwards"
+SOURCE: Final = "Huang et al., GPipe (arXiv:1811.06965), section 2.3"
+DIRECTIONS: Final = 1
+COPIES: Final = 1
+
+
+def refusal(shape: Shape) -> Refusal | None:
+    """Any shape."""
+    _ = shape
+
+
+def placement(shape: Shape) -> Ints:
+    """One virtual stage a rank."""
+    return in_line(shape)
+
+
+def slots(shape: Shape) -> Slots:
+    """Every rank has the same order."""
+    batches = np.arange(shape.micro_batches)
+    return gathered(
+        [
+            (rank, 0, joined(piece(FORWARD, rank, batches), piece(BACKWARD, rank, batches[::-1])))
+            for rank in range(shape.stages)
+        ],
+        in_line(shape),
+    )
+
+
+def _bubble_s(stages: int, _chunks: int, forward_s: N, backward_s: N, _weight_s: N) -> N:
+    """Until the last rank has work, and while the first waits for its last gradient."""
+    return (stages - 1) * (forward_s + backward_s)
+
+
+BUBBLE: Final = Bubble(seconds=_bubble_s, of="step", holds=lambda *_times: True, where="any times")
