@@ -22,7 +22,7 @@ from meshwright.workload.slots import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from meshwright.base.numbers import Bools, Ints
+    from meshwright.base.numbers import Ints
 
 Ties: TypeAlias = Literal["direction", "micro_batch"]
 """Of two slots of one kind, which goes first: that of direction 0, or that of the earlier micro-batch of its half."""
@@ -124,59 +124,28 @@ def run_pipeline(
     slots: Slots, durations: Durations, *, ties: Ties = "direction", cells: Cells = "divisible"
 ) -> Timeline:
     """Run every slot once. Raises SCH002 when slots wait for each other."""
-    places = _Places.of(slots)
     first, last = _cells(slots, cells)
-    sources, targets, kinds = _handovers(slots, places)
-    sent = slots.rank[sources] != slots.rank[targets]
-    sender, receiver = slots.rank[sources[sent]], slots.rank[targets[sent]]
-    forward = kinds[sent] == SEND_FORWARD
-    tick, (of_slots, of_sends, update) = _ticks(slots, durations, sender, receiver, forward)
-    count, messages, ranks = len(slots.rank), int(sent.sum()), slots.ranks
-    rows = np.arange(messages) + count
-    gradients = count + messages
-    edges = [
-        _edges(*_in_order(slots)),
-        _edges(*_own(slots, places)),
-        _edges(last[sources[~sent]], first[targets[~sent]]),
-        _edges(last[sources[sent]], rows),
-        _edges(rows, first[targets[sent]]),
-        _edges(_ends(slots), np.full(len(_ends(slots)), gradients)),
-        _edges(np.full(ranks, gradients), gradients + 1 + np.arange(ranks)),
-    ]
-    if durations.buffers is not None:
-        edges += _backpressure(slots, sources[sent], targets[sent], forward, rows, durations.buffers, first)
-    wires, wire = np.unique(sender * ranks + receiver, return_inverse=True)
-    of_message = np.where(of_sends == 0, -1, ranks + wire)  # what takes no time is not waited for
-    kind = np.concatenate([slots.kind, kinds[sent], [GRADIENTS], np.full(ranks, UPDATE)])
-    problem = Problem(
-        duration=np.concatenate([of_slots, of_sends, np.zeros(1, of_slots.dtype), np.full(ranks, update)]),
-        resource=np.concatenate([slots.rank, of_message, [-1], np.arange(ranks)]).astype(np.int64),
-        edges=_joined(edges),
-        resources=(
-            *(Resource(name=f"rank {rank}") for rank in range(ranks)),
-            *(Resource(name=f"wire {pair // ranks} to {pair % ranks}", queue="fifo") for pair in wires),
-        ),
-        tie=np.concatenate([_ties(slots, ties), _ties(slots, ties)[sources[sent]], np.full(1 + ranks, _last_tie(slots))]),
-        release=np.zeros(gradients + 1 + ranks, of_slots.dtype),
-    )
+    messages, edges = _dependencies(slots, durations.buffers, first, last)
+    tick, columns = _ticks(slots, durations, messages)
+    problem = _problem(slots, messages, edges, columns, _ties(slots, ties))
     times = simulate(problem)
-    none = np.full(1 + ranks, -1)
+    count, none = len(slots.rank), np.full(1 + slots.ranks, -1)
 
     def named(column: Ints) -> Ints:
-        return np.concatenate([column, column[sources[sent]], none])
+        return np.concatenate([column, column[messages.source], none])
 
     return Timeline(
         slots=slots,
-        kind=kind,
-        rank=np.concatenate([slots.rank, sender, [-1], np.arange(ranks)]),
-        peer=np.concatenate([np.full(count, -1), receiver, none]),
+        kind=np.concatenate([slots.kind, messages.kind, [GRADIENTS], np.full(slots.ranks, UPDATE)]),
+        rank=np.concatenate([slots.rank, messages.sender, [-1], np.arange(slots.ranks)]),
+        peer=np.concatenate([np.full(count, -1), messages.receiver, none]),
         virtual_stage=named(slots.virtual_stage),
         micro_batch=named(slots.micro_batch),
         direction=named(slots.direction),
         start=times.start,
         end=times.end,
-        source=np.concatenate([np.full(count, -1), sources[sent], none]),
-        target=np.concatenate([np.full(count, -1), targets[sent], none]),
+        source=np.concatenate([np.full(count, -1), messages.source, none]),
+        target=np.concatenate([np.full(count, -1), messages.target, none]),
         begun_with=first,
         tick_s=tick,
         problem=problem,
@@ -184,7 +153,70 @@ def run_pipeline(
     )
 
 
-# ----------------------------------------------------------------------------------------------------- what waits for what
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Messages:
+    """Columns, one row a message: the slots that send and take it, `SEND_FORWARD` or `SEND_BACKWARD`, and the ranks."""
+
+    source: Ints
+    target: Ints
+    kind: Ints
+    sender: Ints
+    receiver: Ints
+
+
+def _problem(
+    slots: Slots, messages: _Messages, edges: Edges, columns: tuple[NDArray[Any], NDArray[Any], Any], tie: Ints
+) -> Problem:
+    """Tasks in the order of `Timeline`; a rank's stream and every wire that is used are resources."""
+    of_slots, of_sends, update = columns
+    ranks = slots.ranks
+    wires, wire = np.unique(messages.sender * ranks + messages.receiver, return_inverse=True)
+    of_message = np.where(of_sends == 0, -1, ranks + wire)  # what takes no time is not waited for
+    after_slots = _UPDATE_LAST * 2 * slots.virtual_stages * slots.micro_batches
+    duration = np.concatenate([of_slots, of_sends, np.zeros(1, of_slots.dtype), np.full(ranks, update)])
+    return Problem(
+        duration=duration,
+        resource=np.concatenate([slots.rank, of_message, [-1], np.arange(ranks)]).astype(np.int64),
+        edges=edges,
+        resources=(
+            *(Resource(name=f"rank {rank}") for rank in range(ranks)),
+            *(Resource(name=f"wire {pair // ranks} to {pair % ranks}", queue="fifo") for pair in wires),
+        ),
+        tie=np.concatenate([tie, tie[messages.source], np.full(1 + ranks, after_slots)]),
+        release=np.zeros(len(duration), of_slots.dtype),
+    )
+
+
+# -------------------------------------------------------------------------------------------------- what waits for what
+
+
+def _dependencies(slots: Slots, buffers: int | None, first: Ints, last: Ints) -> tuple[_Messages, Edges]:
+    """The messages between ranks, and every edge. first, last: of the cell of each slot."""
+    places = _Places.of(slots)
+    source, target, kind = _handovers(places)
+    sent = slots.rank[source] != slots.rank[target]
+    messages = _Messages(
+        source=source[sent],
+        target=target[sent],
+        kind=kind[sent],
+        sender=slots.rank[source[sent]],
+        receiver=slots.rank[target[sent]],
+    )
+    rows = np.arange(len(messages.source)) + len(slots.rank)
+    gradients = len(slots.rank) + len(rows)
+    ends = _ends(slots)
+    edges = [
+        _edges(*_in_order(slots)),
+        _edges(*_own(slots, places)),
+        _edges(last[source[~sent]], first[target[~sent]]),
+        _edges(last[messages.source], rows),
+        _edges(rows, first[messages.target]),
+        _edges(ends, np.full(len(ends), gradients)),
+        _edges(np.full(slots.ranks, gradients), gradients + 1 + np.arange(slots.ranks)),
+    ]
+    if buffers is not None:
+        edges += _backpressure(slots, messages, buffers, first)
+    return messages, _joined(edges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -209,7 +241,7 @@ class _Places:
         return cls(forward=table(FORWARD), gradient=table(BACKWARD, BACKWARD_INPUT), weight=table(BACKWARD_WEIGHT))
 
 
-def _handovers(slots: Slots, places: _Places) -> tuple[Ints, Ints, Ints]:
+def _handovers(places: _Places) -> tuple[Ints, Ints, Ints]:
     """Rows that hand an activation or a gradient on, rows that take it, and which of the two it is."""
     activations = np.stack([places.forward[:-1].ravel(), places.forward[1:].ravel()])
     gradients = np.stack([places.gradient[1:].ravel(), places.gradient[:-1].ravel()])
@@ -218,7 +250,6 @@ def _handovers(slots: Slots, places: _Places) -> tuple[Ints, Ints, Ints]:
     there = (both >= 0).all(axis=0)
     # in the order of the slots that send, so that equal messages have the numbers of their senders
     order = np.argsort(both[0][there], kind="stable")
-    assert slots.virtual_stages == len(places.forward)
     return both[0][there][order], both[1][there][order], kinds[there][order]
 
 
@@ -267,14 +298,12 @@ def _cells(slots: Slots, cells: Cells) -> tuple[Ints, Ints]:
     return begins, ends
 
 
-def _backpressure(
-    slots: Slots, sources: Ints, targets: Ints, forward: Bools, rows: Ints, buffers: int, first: Ints
-) -> list[Edges]:
+def _backpressure(slots: Slots, messages: _Messages, buffers: int, first: Ints) -> list[Edges]:
     """An activation leaves once the one `buffers` before it is worked on; the next forward starts once it leaves."""
-    sources, targets, rows = sources[forward], targets[forward], rows[forward]
-    line = slots.direction[sources] * slots.virtual_stages + slots.virtual_stage[sources]
-    order = np.lexsort((sources, line))
-    sources, targets, rows, line = sources[order], targets[order], rows[order], line[order]
+    line = slots.direction[messages.source] * slots.virtual_stages + slots.virtual_stage[messages.source]
+    order = np.lexsort((messages.source, line))
+    order = order[messages.kind[order] == SEND_FORWARD]
+    sources, targets, rows, line = messages.source[order], messages.target[order], order + len(slots.rank), line[order]
     room = line[buffers:] == line[:-buffers]
     following = line[1:] == line[:-1]
     return [
@@ -295,7 +324,7 @@ def _joined(edges: list[Edges]) -> Edges:
     )
 
 
-# ------------------------------------------------------------------------------------------------- ties, and exact times
+# ------------------------------------------------------------------------------------------------ ties, and exact times
 
 
 def _ties(slots: Slots, ties: Ties) -> Ints:
@@ -309,34 +338,25 @@ def _ties(slots: Slots, ties: Ties) -> Ints:
     return ((kind * batches + own) * 2 + slots.direction) * stages + slots.virtual_stage
 
 
-def _last_tie(slots: Slots) -> int:
-    """After every slot."""
-    return _UPDATE_LAST * 2 * slots.virtual_stages * slots.micro_batches
-
-
 def _ticks(
-    slots: Slots, durations: Durations, sender: Ints, receiver: Ints, forward: Bools
+    slots: Slots, durations: Durations, messages: _Messages
 ) -> tuple[Fraction, tuple[NDArray[Any], NDArray[Any], Any]]:
-    """Seconds of a tick; and in ticks each slot, each message and the update."""
+    """Seconds of a tick; and in ticks each slot, each message and the update. Seconds where ticks are too many."""
     inputs = tuple(whole - part for whole, part in zip(durations.backward, durations.weight, strict=True))
-    figures = [
-        *(durations.forward, durations.backward, inputs, durations.weight),
-        *(durations.send, durations.send_back, (durations.update,)),
-    ]
-    tick = Fraction(1, lcm(*(number.denominator for figure in figures for number in figure)))
-    counts = [[int(number / tick) for number in figure] for figure in figures]
-    exact = _longest(slots, counts) < _MOST_TICKS
-    if not exact:
-        tick = Fraction(1)
-    columns = [np.array(whole if exact else [float(item) for item in figure]) for whole, figure in zip(counts, figures, strict=True)]
-    of_kind = np.stack(columns[: len(KINDS)])
-    of_link = np.stack(columns[len(KINDS) : len(KINDS) + 2])
-    apart = np.abs(sender - receiver)
-    link = np.where(apart == 1, np.minimum(sender, receiver), slots.ranks - 1)
-    of_sends = of_link[np.where(forward, 0, 1), link]
-    return tick, (of_kind[slots.kind, slots.virtual_stage], of_sends, columns[-1][0])
+    by_kind = (durations.forward, durations.backward, inputs, durations.weight)
+    by_link = (durations.send, durations.send_back)
+    figures = [number for figure in (*by_kind, *by_link, (durations.update,)) for number in figure]
+    tick = Fraction(1, lcm(*(number.denominator for number in figures)))
+    # more than any timeline of these figures has: all its tasks in turn, each as long as the longest
+    exact = max(figures) / tick * (len(slots.rank) * 2 + slots.ranks) < _MOST_TICKS
 
+    def counted(figure: tuple[Fraction, ...]) -> NDArray[Any]:
+        return np.array([int(number / tick) for number in figure] if exact else [float(number) for number in figure])
 
-def _longest(slots: Slots, counts: list[list[int]]) -> int:
-    """More ticks than any timeline of these figures can have: everything in turn."""
-    return sum(max(figure, default=0) for figure in counts) * (len(slots.rank) + 1)
+    of_kind = np.stack([counted(figure) for figure in by_kind])
+    of_link = np.stack([counted(figure) for figure in by_link])
+    apart = np.abs(messages.sender - messages.receiver)
+    link = np.where(apart == 1, np.minimum(messages.sender, messages.receiver), slots.ranks - 1)
+    of_sends = of_link[np.where(messages.kind == SEND_FORWARD, 0, 1), link]
+    columns = (of_kind[slots.kind, slots.virtual_stage], of_sends, counted((durations.update,))[0])
+    return tick if exact else Fraction(1), columns

@@ -24,13 +24,13 @@ SCHEDULES: Final = Registry(
 )
 FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT = range(4)
 KINDS: Final = ("forward", "backward", "backward_input", "backward_weight")
-"""What a slot does, by its number: `backward` is whole, the last two are its halves (gradients of input and weights)."""
+"""What a slot does, by its number: `backward` is whole, the last two are its halves."""
 _FIELDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How many. stages: ranks in line.   virtual_stages: pieces of the model a rank holds where the schedule lets ask."""
+    """How many. stages: ranks in line.   virtual_stages: pieces of the model that a rank of `interleaved` holds."""
 
     stages: int
     micro_batches: int
@@ -47,17 +47,37 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one micro-batch takes a rank, in one unit of time.
+
+    weight: the part of `backward` that is a weight gradient.   cell: a forward beside another's backward.
+    """
+
+    forward: Any
+    backward: Any
+    weight: Any
+    cell: Any
+
+    @property
+    def inputs(self) -> Any:
+        """The part of a backward that is an input gradient."""
+        return self.backward - self.weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bubble:
     """A published formula for idle time with free transfers and equal stages.
 
-    seconds: (ranks, virtual stages of a rank, forward, backward, of which weight gradient; all of one rank) -> idle.
+    time: (ranks, virtual stages of a rank, work) -> idle, in the unit of the work.
     of: `step`, from the start to the last gradient of all ranks; `rank`, from a rank's own first slot to its last.
-    holds: for which (forward, backward, weight gradient) it is exact; for others it is what the paper states.   where: that in words.
+    holds: for which work it is exact, a cell as long as its parts; for other work it is what the paper states.
+    least: the micro-batches from which on it is exact, by ranks.   where: both in words.
     """
 
-    seconds: Callable[[int, int, Any, Any, Any], Any]
+    time: Callable[[int, int, Work], Any]
     of: Literal["step", "rank"]
-    holds: Callable[[Any, Any, Any], bool]
+    holds: Callable[[Work], bool]
+    least: Callable[[int], int]
     where: str
 
 
@@ -65,7 +85,7 @@ class Program(Protocol):
     """What a file of `schedules/` holds.
 
     DIRECTIONS: 2 where half of the micro-batches enters at the last rank.   COPIES: of the parameters, over all ranks.
-    BUBBLE: None where no formula is known.   refusal: None for a shape that it takes.
+    BUBBLE: None where no formula is known.
     """
 
     TITLE: str
@@ -74,9 +94,17 @@ class Program(Protocol):
     COPIES: int
     BUBBLE: Bubble | None
 
-    def refusal(self, shape: Shape, /) -> Refusal | None: ...
-    def placement(self, shape: Shape, /) -> Ints: ...
-    def slots(self, shape: Shape, /) -> Slots: ...
+    def refusal(self, shape: Shape, /) -> Refusal | None:
+        """Why it does not take the shape; None where it does."""
+        ...
+
+    def placement(self, shape: Shape, /) -> Ints:
+        """The rank of each virtual stage, one row a direction."""
+        ...
+
+    def slots(self, shape: Shape, /) -> Slots:
+        """The slot orders of every rank, for a shape that it takes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,8 +112,8 @@ class Slots:
     """Columns, one row a slot; rows of one (rank, sequence) stand in the order in which they run.
 
     sequence: which of a rank's slot orders; two of them share the rank's stream, first come, first served.
-    virtual_stage: place along the model, from 0.   micro_batch: from 0.   direction: 1 where it enters at the last rank.
-    cell: slots of a rank with one number may overlap, or run as one; -1 for none.
+    virtual_stage: place along the model.   micro_batch: its number; both from 0.   direction: 1 where it enters at the
+    last rank.   cell: slots of a rank with one number may overlap, or run as one; -1 for none.
     placement: the rank of each virtual stage, one row a direction.
     """
 
@@ -213,7 +241,7 @@ def forward_only(shape: Shape) -> Slots:
     return gathered([(rank, 0, piece(FORWARD, rank, batches)) for rank in range(shape.stages)], in_line(shape))
 
 
-# ------------------------------------------------------------------------------------------------- what a schedule costs
+# ------------------------------------------------------------------------------------------------ what a schedule costs
 
 
 def crossings(slots: Slots) -> int:

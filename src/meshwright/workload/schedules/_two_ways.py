@@ -1,4 +1,4 @@
-"""A rank's place, micro-batches of each way and names of both go in; DualPipe's eight phases come out as one slot order.
+"""A rank's place and the two ways past it go in; DualPipe's eight phases come out as one slot order.
 
 Shared by `dualpipe_published` (the ways are the two directions) and `dualpipe_v` (down a V and back up).
 """
@@ -6,7 +6,7 @@ Shared by `dualpipe_published` (the ways are the two directions) and `dualpipe_v
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from meshwright.workload.slots import (
     FORWARD,
     Refusal,
     Shape,
+    Work,
     joined,
     piece,
     woven,
 )
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Ints, N
+    from meshwright.base.numbers import Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +79,9 @@ def eight_phases(depth: int, place: int, count: int, near: Way, far: Way) -> Int
     )
 
 
-def bubble_s(stages: int, forward_s: N, backward_s: N, weight_s: N) -> N:
-    """(PP / 2 - 1)(F&B + B - 3W) for PP stages, a cell F&B as long as both in turn. Source: as `eight_phases`, table 2."""
-    cell_s = forward_s + backward_s
-    return (stages // 2 - 1) * (cell_s + backward_s - 3 * weight_s)
+def bubble(stages: int, work: Work) -> Any:
+    """(PP / 2 - 1)(F&B + B - 3W) for PP stages, B whole. Source: as `eight_phases`, table 2 of it."""
+    return (stages // 2 - 1) * (work.cell + work.backward - 3 * work.weight)
 
 
 def _named(kind: int, way: Way, count: int) -> Ints:

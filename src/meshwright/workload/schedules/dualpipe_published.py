@@ -5,14 +5,14 @@ Source: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024 (arXiv:2412.19437), se
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.workload.schedules import _two_ways
 from meshwright.workload.schedules._two_ways import Way, eight_phases
-from meshwright.workload.slots import Bubble, Refusal, Shape, Slots, both_ways, gathered
+from meshwright.workload.slots import Bubble, Refusal, Shape, Slots, Work, both_ways, gathered
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Ints, N
+    from meshwright.base.numbers import Ints
 
 TITLE: Final = "from both ends in eight phases"
 SOURCE: Final = "DeepSeek-V3 Technical Report (arXiv:2412.19437), section 3.2.1, figure 5, table 2"
@@ -42,14 +42,15 @@ def slots(shape: Shape) -> Slots:
     return gathered(orders, both_ways(shape))
 
 
-def _bubble_s(stages: int, _chunks: int, forward_s: N, backward_s: N, weight_s: N) -> N:
+def _bubble(stages: int, _chunks: int, work: Work) -> Any:
     """Of indivisible cells."""
-    return _two_ways.bubble_s(stages, forward_s, backward_s, weight_s)
+    return _two_ways.bubble(stages, work)
 
 
 BUBBLE: Final = Bubble(
-    seconds=_bubble_s,
+    time=_bubble,
     of="step",
-    holds=lambda forward, backward, weight: forward == weight == backward - weight,
-    where="indivisible cells, and equal forward, input and weight gradient",
+    holds=lambda work: work.forward <= work.inputs and work.weight <= work.inputs,
+    least=lambda _ranks: 1,
+    where="indivisible cells, and an input gradient no shorter than a forward or a weight gradient",
 )

@@ -7,14 +7,14 @@ Source: Sea AI Lab, "Cut-in-half", 2025, and the DualPipeV of the authors of Dee
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.workload.schedules import _two_ways
 from meshwright.workload.schedules._two_ways import Way, eight_phases
-from meshwright.workload.slots import Bubble, Refusal, Shape, Slots, gathered, in_a_v
+from meshwright.workload.slots import Bubble, Refusal, Shape, Slots, Work, gathered, in_a_v
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Ints, N
+    from meshwright.base.numbers import Ints
 
 TITLE: Final = "DualPipe's phases in a V"
 SOURCE: Final = "Sea AI Lab, Cut-in-half (2025); DualPipeV of DeepSeek-AI"
@@ -46,14 +46,15 @@ def slots(shape: Shape) -> Slots:
     return gathered(orders, in_a_v(shape))
 
 
-def _bubble_s(stages: int, chunks: int, forward_s: N, backward_s: N, weight_s: N) -> N:
+def _bubble(stages: int, chunks: int, work: Work) -> Any:
     """That of DualPipe over the 2p virtual stages; the times of a rank are those of two of them."""
-    return _two_ways.bubble_s(stages * chunks, forward_s, backward_s, weight_s) / chunks
+    return _two_ways.bubble(stages * chunks, work) / chunks
 
 
 BUBBLE: Final = Bubble(
-    seconds=_bubble_s,
+    time=_bubble,
     of="step",
-    holds=lambda forward, backward, weight: forward == weight == backward - weight,
-    where="indivisible cells, and equal forward, input and weight gradient",
+    holds=lambda work: work.forward <= work.inputs and work.weight <= work.inputs,
+    least=lambda _ranks: 1,
+    where="indivisible cells, and an input gradient no shorter than a forward or a weight gradient",
 )

@@ -5,14 +5,26 @@ Source: Huang et al., "GPipe", 2019 (arXiv:1811.06965), section 2.3; chapter "Tr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.workload.slots import BACKWARD, FORWARD, Bubble, Refusal, Shape, Slots, gathered, in_line, joined, piece
+from meshwright.workload.slots import (
+    BACKWARD,
+    FORWARD,
+    Bubble,
+    Refusal,
+    Shape,
+    Slots,
+    Work,
+    gathered,
+    in_line,
+    joined,
+    piece,
+)
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Ints, N
+    from meshwright.base.numbers import Ints
 
 TITLE: Final = "all forwards, then all backwards"
 SOURCE: Final = "Huang et al., GPipe (arXiv:1811.06965), section 2.3"
@@ -42,9 +54,9 @@ def slots(shape: Shape) -> Slots:
     )
 
 
-def _bubble_s(stages: int, _chunks: int, forward_s: N, backward_s: N, _weight_s: N) -> N:
+def _bubble(stages: int, _chunks: int, work: Work) -> Any:
     """Until the last rank has work, and while the first waits for its last gradient."""
-    return (stages - 1) * (forward_s + backward_s)
+    return (stages - 1) * (work.forward + work.backward)
 
 
-BUBBLE: Final = Bubble(seconds=_bubble_s, of="step", holds=lambda *_times: True, where="any times")
+BUBBLE: Final = Bubble(time=_bubble, of="step", holds=lambda _work: True, least=lambda _ranks: 1, where="any times")

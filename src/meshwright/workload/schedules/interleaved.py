@@ -7,14 +7,25 @@ Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.workload.slots import BACKWARD, FORWARD, Bubble, Refusal, Shape, Slots, alternated, gathered, piece
+from meshwright.workload.slots import (
+    BACKWARD,
+    FORWARD,
+    Bubble,
+    Refusal,
+    Shape,
+    Slots,
+    Work,
+    alternated,
+    gathered,
+    piece,
+)
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Ints, N
+    from meshwright.base.numbers import Ints
 
 TITLE: Final = "1F1B over several virtual stages a rank"
 SOURCE: Final = "Narayanan et al. (arXiv:2104.04473), section 2.2"
@@ -59,9 +70,9 @@ def slots(shape: Shape) -> Slots:
     )
 
 
-def _bubble_s(stages: int, chunks: int, forward_s: N, backward_s: N, _weight_s: N) -> N:
-    """A v-th of that of 1F1B."""
-    return (stages - 1) * (forward_s + backward_s) / chunks
+def _bubble(stages: int, chunks: int, work: Work) -> Any:
+    """A v-th of that of 1F1B; `work` is that of all v."""
+    return (stages - 1) * (work.forward + work.backward) / chunks
 
 
-BUBBLE: Final = Bubble(seconds=_bubble_s, of="step", holds=lambda *_times: True, where="any times")
+BUBBLE: Final = Bubble(time=_bubble, of="step", holds=lambda _work: True, least=lambda _ranks: 1, where="any times")

@@ -6,7 +6,7 @@ Source: Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training", 202
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from meshwright.workload.slots import (
     Refusal,
     Shape,
     Slots,
+    Work,
     alternated,
     gathered,
     in_line,
@@ -24,7 +25,7 @@ from meshwright.workload.slots import (
 )
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Ints, N
+    from meshwright.base.numbers import Ints
 
 TITLE: Final = "one forward, one backward"
 SOURCE: Final = "Narayanan et al. (arXiv:2006.09503), section 3, PipeDream-Flush"
@@ -58,9 +59,9 @@ def slots(shape: Shape) -> Slots:
     )
 
 
-def _bubble_s(stages: int, _chunks: int, forward_s: N, backward_s: N, _weight_s: N) -> N:
+def _bubble(stages: int, _chunks: int, work: Work) -> Any:
     """As long as fill and drain: what it saves is memory."""
-    return (stages - 1) * (forward_s + backward_s)
+    return (stages - 1) * (work.forward + work.backward)
 
 
-BUBBLE: Final = Bubble(seconds=_bubble_s, of="step", holds=lambda *_times: True, where="any times")
+BUBBLE: Final = Bubble(time=_bubble, of="step", holds=lambda _work: True, least=lambda _ranks: 1, where="any times")

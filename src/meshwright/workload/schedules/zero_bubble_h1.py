@@ -6,7 +6,7 @@ Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2023 (arXiv:2401.10241), 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from meshwright.workload.slots import (
     Refusal,
     Shape,
     Slots,
+    Work,
     alternated,
     gathered,
     in_line,
@@ -25,7 +26,7 @@ from meshwright.workload.slots import (
 )
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Ints, N
+    from meshwright.base.numbers import Ints
 
 TITLE: Final = "1F1B with weight gradients in its gaps"
 SOURCE: Final = "Qi et al. (arXiv:2401.10241), section 2, figure 3"
@@ -64,14 +65,15 @@ def slots(shape: Shape) -> Slots:
     )
 
 
-def _bubble_s(stages: int, _chunks: int, forward_s: N, backward_s: N, weight_s: N) -> N:
-    """(p - 1)(F + B - W), B the input gradient: `backward_s` is both halves."""
-    return (stages - 1) * (forward_s + backward_s - weight_s - weight_s)
+def _bubble(stages: int, _chunks: int, work: Work) -> Any:
+    """(p - 1)(F + B - W), B the input gradient."""
+    return (stages - 1) * (work.forward + work.inputs - work.weight)
 
 
 BUBBLE: Final = Bubble(
-    seconds=_bubble_s,
+    time=_bubble,
     of="step",
-    holds=lambda forward, backward, weight: forward == weight == backward - weight,
-    where="equal forward, input and weight gradient",
+    holds=lambda work: work.weight <= work.forward and work.weight <= work.inputs,
+    least=lambda _ranks: 1,
+    where="a weight gradient no longer than a forward or an input gradient",
 )

@@ -11,7 +11,7 @@ shape and the counts; the order between is derived here from them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from meshwright.workload.slots import (
     Refusal,
     Shape,
     Slots,
+    Work,
     below,
     gathered,
     in_line,
@@ -31,7 +32,7 @@ from meshwright.workload.slots import (
 )
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Ints, N
+    from meshwright.base.numbers import Ints
 
 TITLE: Final = "forwards ahead and weight gradients late, each rank without a pause"
 SOURCE: Final = "Qi et al. (arXiv:2401.10241), section 2, figure 3"
@@ -52,7 +53,9 @@ def placement(shape: Shape) -> Ints:
 def slots(shape: Shape) -> Slots:
     """The order of 2p - 1 micro-batches or more, of which those that are there are kept."""
     longest = max(shape.micro_batches, 2 * shape.stages - 1)
-    orders = [(rank, 0, below(_order(rank, shape.stages, longest), shape.micro_batches)) for rank in range(shape.stages)]
+    orders = [
+        (rank, 0, below(_order(rank, shape.stages, longest), shape.micro_batches)) for rank in range(shape.stages)
+    ]
     return gathered(orders, in_line(shape))
 
 
@@ -70,14 +73,15 @@ def _order(rank: int, stages: int, micro_batches: int) -> Ints:
     return rows[np.lexsort((within, gap))]
 
 
-def _bubble_s(stages: int, _chunks: int, forward_s: N, backward_s: N, weight_s: N) -> N:
-    """(p - 1)(F + B - 2W), B the input gradient: `backward_s` is both halves."""
-    return (stages - 1) * (forward_s + backward_s - weight_s - weight_s - weight_s)
+def _bubble(stages: int, _chunks: int, work: Work) -> Any:
+    """(p - 1)(F + B - 2W), B the input gradient."""
+    return (stages - 1) * (work.forward + work.inputs - 2 * work.weight)
 
 
 BUBBLE: Final = Bubble(
-    seconds=_bubble_s,
+    time=_bubble,
     of="rank",
-    holds=lambda forward, backward, weight: forward == weight == backward - weight,
-    where="equal forward, input and weight gradient, and 2p - 1 micro-batches",
+    holds=lambda work: work.weight <= work.forward and work.weight <= work.inputs,
+    least=lambda ranks: 2 * ranks - 1,
+    where="a weight gradient no longer than a forward or an input gradient, and 2p - 1 micro-batches or more",
 )

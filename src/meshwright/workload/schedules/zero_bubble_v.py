@@ -7,7 +7,7 @@ figure 4 (V-ZB); Qi et al., "Zero Bubble Pipeline Parallelism", 2023 (arXiv:2401
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from meshwright.workload.slots import (
     Refusal,
     Shape,
     Slots,
+    Work,
     below,
     gathered,
     in_a_v,
@@ -28,7 +29,7 @@ from meshwright.workload.slots import (
 )
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Ints, N
+    from meshwright.base.numbers import Ints
 
 TITLE: Final = "two virtual stages a rank in a V, backward split"
 SOURCE: Final = "Qi et al. (arXiv:2405.15362), section 3, V-ZB"
@@ -49,7 +50,9 @@ def placement(shape: Shape) -> Ints:
 def slots(shape: Shape) -> Slots:
     """The order of 2p - 1 micro-batches or more, of which those that are there are kept."""
     longest = max(shape.micro_batches, 2 * shape.stages - 1)
-    orders = [(rank, 0, below(_order(rank, shape.stages, longest), shape.micro_batches)) for rank in range(shape.stages)]
+    orders = [
+        (rank, 0, below(_order(rank, shape.stages, longest), shape.micro_batches)) for rank in range(shape.stages)
+    ]
     return gathered(orders, in_a_v(shape))
 
 
@@ -64,12 +67,13 @@ def _order(rank: int, stages: int, micro_batches: int) -> Ints:
     turns = micro_batches - stages
     fed = micro_batches - (2 * stages - 1 - rank)  # turns with a forward of the way down still to run
     ahead = 2 * after - 1
+    back = (f1[stages:], b1[after:], w1[after:])  # what a turn runs of the way up
     return joined(
         f0[:ahead],
         woven(f1[:rank], f0[ahead : ahead + rank]),
         woven(f1[rank:stages], b1[:after], w1[:after]),
-        woven(f0[ahead + rank :], b0[:fed], w0[:fed], *_back(f1, b1, w1, stages, after, slice(0, fed))),
-        woven(b0[fed:turns], w0[fed:turns], *_back(f1, b1, w1, stages, after, slice(fed, turns))),
+        woven(f0[ahead + rank :], b0[:fed], w0[:fed], *(item[:fed] for item in back)),
+        woven(b0[fed:turns], w0[fed:turns], *(item[fed:turns] for item in back)),
         woven(b0[turns : turns + rank], b1[after + turns :]),
         woven(b0[turns + rank :], w0[turns : turns + after]),
         w1[after + turns :],
@@ -77,19 +81,15 @@ def _order(rank: int, stages: int, micro_batches: int) -> Ints:
     )
 
 
-def _back(f1: Ints, b1: Ints, w1: Ints, stages: int, after: int, turns: slice) -> tuple[Ints, Ints, Ints]:
-    """A forward, an input and a weight gradient of the way up in each of the turns."""
-    return f1[stages:][turns], b1[after:][turns], w1[after:][turns]
-
-
-def _bubble_s(stages: int, _chunks: int, forward_s: N, backward_s: N, weight_s: N) -> N:
-    """None where the three are equal: F + B - 2W of a rank, as in H2, with the memory of 1F1B."""
-    return (stages - 1) * (forward_s + backward_s - weight_s - weight_s - weight_s)
+def _bubble(_stages: int, _chunks: int, work: Work) -> Any:
+    """None, where the three are equal; the paper has no formula for other times."""
+    return 0 * work.forward
 
 
 BUBBLE: Final = Bubble(
-    seconds=_bubble_s,
+    time=_bubble,
     of="rank",
-    holds=lambda forward, backward, weight: forward == weight == backward - weight,
-    where="equal forward, input and weight gradient, and 2p - 1 micro-batches",
+    holds=lambda work: work.forward == work.inputs == work.weight,
+    least=lambda ranks: 2 * ranks - 1,
+    where="equal forward, input and weight gradient, and 2p - 1 micro-batches or more",
 )
