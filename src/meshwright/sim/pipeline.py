@@ -100,24 +100,26 @@ class Timeline:
     @property
     def gradients_s(self) -> float:
         """When the last gradient of all ranks is there."""
-        return self.seconds(self.end[self.kind == GRADIENTS].max())
+        return self.seconds(self.last_gradient())
+
+    def last_gradient(self) -> Any:
+        """When the last gradient of all ranks is there, in ticks."""
+        return self.end[self.kind == GRADIENTS][0]
+
+    def busy(self) -> NDArray[Any]:
+        """By rank, the ticks that its stream computes, the update apart."""
+        slots = len(self.slots.rank)
+        spent = np.zeros(self.slots.ranks, self.start.dtype)
+        np.add.at(spent, self.slots.rank, self.end[:slots] - self.start[:slots])
+        return spent
+
+    def idle_s(self) -> list[float]:
+        """By rank, how long its stream waits until the last gradient of all ranks is there."""
+        return [self.seconds(ticks) for ticks in self.last_gradient() - self.busy()]
 
     def seconds(self, ticks: Any) -> float:
         """A time or a duration in seconds, rounded once."""
         return float(Fraction(ticks.item()) * self.tick_s)
-
-    def busy_s(self) -> list[float]:
-        """By rank, how long its stream computes, the update apart."""
-        slots = len(self.slots.rank)
-        spent = self.end[:slots] - self.start[:slots]
-        return [self.seconds(spent[self.slots.rank == rank].sum()) for rank in range(self.slots.ranks)]
-
-    def idle_s(self) -> list[float]:
-        """By rank, how long its stream waits until the last gradient of all ranks is there."""
-        slots = len(self.slots.rank)
-        spent = self.end[:slots] - self.start[:slots]
-        ready = self.end[self.kind == GRADIENTS].max()
-        return [self.seconds(ready - spent[self.slots.rank == rank].sum()) for rank in range(self.slots.ranks)]
 
 
 def run_pipeline(

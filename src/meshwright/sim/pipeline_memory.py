@@ -77,33 +77,40 @@ def reservations(timeline: Timeline, sizes: Sizes) -> Reservations:
 
 def held(reserved: Reservations, ranks: int) -> list[tuple[NDArray[Any], Ints]]:
     """By rank: the times at which something changes, and the bytes held from each on."""
-    found: list[tuple[NDArray[Any], Ints]] = []
-    for rank in range(ranks):
-        rows = reserved.rank == rank
-        times = np.concatenate([reserved.start[rows], reserved.end[rows]])
-        change = np.concatenate([reserved.held_bytes[rows], -reserved.held_bytes[rows]])
-        moments, which = np.unique(times, return_inverse=True)
-        net = np.zeros(len(moments), np.int64)
-        np.add.at(net, which, change)
-        found.append((moments, np.cumsum(net)))
-    return found
+    return [_levels(reserved, rows) for rows in _by_rank(reserved, ranks)]
 
 
 def peaks(timeline: Timeline, reserved: Reservations) -> list[Peak]:
     """The first peak of each rank; one of zero bytes where nothing is held."""
     found: list[Peak] = []
-    for rank, (moments, level) in enumerate(held(reserved, timeline.slots.ranks)):
+    for rows in _by_rank(reserved, timeline.slots.ranks):
+        moments, level = _levels(reserved, rows)
         if not len(level):
             found.append(Peak(peak_bytes=0, at_s=0.0, by_what_bytes=dict.fromkeys(WHAT, 0)))
             continue
         top = int(level.argmax())
         at = moments[top]
-        alive = (reserved.rank == rank) & (reserved.start <= at) & (reserved.end > at)
+        alive = rows[(reserved.start[rows] <= at) & (reserved.end[rows] > at)]
         by_what = {
-            name: int(reserved.held_bytes[alive & (reserved.what == number)].sum()) for number, name in enumerate(WHAT)
+            name: int(reserved.held_bytes[alive[reserved.what[alive] == number]].sum())
+            for number, name in enumerate(WHAT)
         }
         found.append(Peak(peak_bytes=int(level[top]), at_s=timeline.seconds(at), by_what_bytes=by_what))
     return found
+
+
+def _by_rank(reserved: Reservations, ranks: int) -> list[Ints]:
+    order = np.argsort(reserved.rank, kind="stable")
+    return np.split(order, np.searchsorted(reserved.rank[order], np.arange(1, ranks)))
+
+
+def _levels(reserved: Reservations, rows: Ints) -> tuple[NDArray[Any], Ints]:
+    times = np.concatenate([reserved.start[rows], reserved.end[rows]])
+    change = np.concatenate([reserved.held_bytes[rows], -reserved.held_bytes[rows]])
+    moments, which = np.unique(times, return_inverse=True)
+    net = np.zeros(len(moments), np.int64)
+    np.add.at(net, which, change)
+    return moments, np.cumsum(net)
 
 
 def _saved(timeline: Timeline) -> tuple[Ints, Ints]:
