@@ -20,6 +20,8 @@ _ANOTHER = {
     "H100 SXM": ("h200-sxm", "a100-80gb-sxm"),
     "NVLink 4": ("ConnectX-7",),
     "ConnectX-7": ("NVLink 4",),
+    "[1,1,2,1] ms": ("1ms,1ms,3ms,1ms",),
+    "fill_drain": ("one_f_one_b",),
 }
 
 

@@ -16,6 +16,7 @@ from meshwright.output.columns import (
     MEMORY_PARTS,
     PART_COLUMNS,
     PLAN_COLUMNS,
+    SCHEDULE_COLUMNS,
     catalog_cells,
     curve_rows,
     faulted,
@@ -90,6 +91,12 @@ def _body(result: Result) -> Iterator[str]:
         yield from _titled("Parts", _drawn(PART_COLUMNS, part_rows(body)))
         for name in ("parameters", "parameter_bytes"):
             del body[name]
+    if result.command == "schedule":
+        yield from _titled("Schedules", _drawn(SCHEDULE_COLUMNS, body.pop("schedules")))
+        drawn = body.pop("timeline")
+        if drawn is not None:
+            title = f"Timeline of {drawn['schedule']}, {drawn['letter_s']:.6g} s a letter"
+            yield from _titled(title, ["```text", *drawn["ranks"], "```"])
     if "steps" in body:
         for step in body["steps"]:
             yield from _step(step, body["answer"][step["id"]])

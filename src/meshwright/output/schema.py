@@ -60,6 +60,7 @@ COMMANDS: Final = (
         given=frozenset({"model", "system", "job", "layout"}),
         candidate="ServingCandidate",
     ),
+    Command(name="schedule", body=bodies.ScheduleBody),
     Command(name="compare", body=bodies.CompareBody),
     Command(name="list", body=bodies.CatalogBody),
     Command(name="study list", body=bodies.StudiesBody),

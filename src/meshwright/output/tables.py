@@ -19,6 +19,7 @@ from meshwright.output.columns import (
     MEMORY_PARTS,
     PART_COLUMNS,
     PLAN_COLUMNS,
+    SCHEDULE_COLUMNS,
     catalog_cells,
     curve_rows,
     faulted,
@@ -74,6 +75,8 @@ def _draw(console: Console, result: Result) -> None:
         _batches(console, result)
     elif result.command == "plan serve":
         _candidates(console, result)
+    elif result.command == "schedule":
+        _schedules(console, result.body)
     elif "items" in result.body:
         _items(console, cast("list[Mapping[str, Any]]", result.body["items"]))
     elif "steps" in result.body:
@@ -266,6 +269,18 @@ def _explanation(console: Console, result: Result) -> None:
         console.print(f"  {item.path} = {number(item.value)}  {item.basis}{where}")
     for index, source in enumerate(sources):
         console.print(f"  [{index + 1}] {source}")
+
+
+def _schedules(console: Console, body: Mapping[str, Any]) -> None:
+    """Every schedule, and the step of the chosen one."""
+    console.print()
+    _columns(console, SCHEDULE_COLUMNS, body["schedules"])
+    drawn = body["timeline"]
+    if drawn is not None:
+        console.print(f"\n{drawn['schedule']}, a rank a row, {show_seconds(drawn['letter_s'])} a letter:")
+        for number, letters in enumerate(drawn["ranks"]):
+            console.print(f"  {number:>2} {letters}")
+        console.print("F forward, B backward, W weight gradient, U update; small: entered at the last rank")
 
 
 def _items(console: Console, items: list[Mapping[str, Any]]) -> None:

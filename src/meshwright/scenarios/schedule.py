@@ -142,7 +142,12 @@ def schedule(options: ScheduleOptions) -> Result:
         not_modelled=_NOT_MODELLED,
         sources=(_CHAPTER,),
         basis={"total_s": Basis.SIMULATED, "peak_bytes": Basis.SIMULATED, "bubble_s": Basis.FORMULA},
-        body={"chosen": None if best is None else best.schedule, "schedules": rows, "timeline": drawn},
+        body={
+            "chosen": None if best is None else best.schedule,
+            "fitting": sum(row.fits for row in rows),
+            "schedules": rows,
+            "timeline": drawn,
+        },
     )
 
 
@@ -229,9 +234,7 @@ def _sizes(options: ScheduleOptions, pieces: int) -> Sizes:
 
 
 def _run(name: str, options: ScheduleOptions) -> _Run:
-    shape = Shape(
-        stages=options.stages, micro_batches=options.micro_batches, virtual_stages=options.virtual_stages
-    )
+    shape = Shape(stages=options.stages, micro_batches=options.micro_batches, virtual_stages=options.virtual_stages)
     slots = checked_shape(name, shape).slots(shape)
     durations = durations_of(options, slots.virtual_stages)
     timeline = run_pipeline(slots, durations, ties=options.ties, cells=options.cells)
@@ -317,15 +320,20 @@ def _verdict(rows: tuple[ScheduleRow, ...], runs: dict[str, _Run], options: Sche
     """The choice, memory first, and what it pays on the other axis."""
     ran = [row for row in rows if row.schedule in runs]
     if not ran:
-        return Verdict(answer="no", text=f"none of {len(rows)} schedules takes {options.stages} stages and "
-                       f"{options.micro_batches} micro-batches")
+        return Verdict(
+            answer="no",
+            text=f"none of {len(rows)} schedules takes {options.stages} stages and "
+            f"{options.micro_batches} micro-batches",
+        )
     least = min(ran, key=lambda row: (row.largest_peak_bytes or 0, row.total_s or 0.0))
     if not rows[0].fits:
         text = f"no schedule holds at most {show_bytes(options.memory_limit or 0)}; {least.schedule} holds least, "
         return Verdict(answer="no", text=text + show_bytes(least.largest_peak_bytes or 0))
     best = rows[0]
     fitting = sum(row.fits for row in ran)
-    limit = "" if options.memory_limit is None else f" of {fitting} that hold at most {show_bytes(options.memory_limit)}"
+    limit = (
+        "" if options.memory_limit is None else f" of {fitting} that hold at most {show_bytes(options.memory_limit)}"
+    )
     text = f"{best.schedule}: {show_seconds(best.total_s or 0.0)}, the fastest{limit or f' of {fitting}'}"
     return Verdict(answer="yes", text=text + "".join(_paid(best, least, ran)))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 TITLE: Final = "from both ends in eight phases"
-SOURCE: Final = "DeepSeek-V3 Technical Report (arXiv:2412.19437), section 3.2.1, figure 5, table 2"
+SOURCE: Final = "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024 (arXiv:2412.19437), section 3.2.1, figure 5, table 2"
 DIRECTIONS: Final = 2
 COPIES: Final = 2
 

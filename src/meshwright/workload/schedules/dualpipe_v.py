@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 TITLE: Final = "DualPipe's phases in a V"
-SOURCE: Final = "Sea AI Lab, Cut-in-half (2025); DualPipeV of DeepSeek-AI"
+SOURCE: Final = "Sea AI Lab, Cut-in-half, 2025, and DualPipeV of DeepSeek-AI (github.com/deepseek-ai/DualPipe)"
 DIRECTIONS: Final = 1
 COPIES: Final = 1
 

@@ -1,6 +1,6 @@
 """Fill and drain (GPipe): all forwards, then all backwards, the last micro-batch first.
 
-Source: Huang et al., "GPipe", 2019 (arXiv:1811.06965), section 2.3; chapter "Training systems", section 10.3.2.
+Source: Huang et al., "GPipe", 2019 (arXiv:1811.06965); chapter "Training systems", section 10.3.2.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 TITLE: Final = "all forwards, then all backwards"
-SOURCE: Final = "Huang et al., GPipe (arXiv:1811.06965), section 2.3"
+SOURCE: Final = "Huang et al., GPipe, 2019 (arXiv:1811.06965)"
 DIRECTIONS: Final = 1
 COPIES: Final = 1
 

@@ -2,7 +2,7 @@
 
 Rank s holds virtual stages s, s + p, s + 2p, ...; micro-batches travel in groups of p.
 Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021
-(arXiv:2104.04473), section 2.2; chapter "Training systems", section 10.3.2.
+(arXiv:2104.04473); chapter "Training systems", section 10.3.2.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 TITLE: Final = "1F1B over several virtual stages a rank"
-SOURCE: Final = "Narayanan et al. (arXiv:2104.04473), section 2.2"
+SOURCE: Final = "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters, 2021 (arXiv:2104.04473)"
 DIRECTIONS: Final = 1
 COPIES: Final = 1
 

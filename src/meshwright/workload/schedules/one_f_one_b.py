@@ -1,7 +1,7 @@
 """One forward, one backward (1F1B): a rank holds no more micro-batches than ranks follow it, itself included.
 
-Source: Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training", 2021 (arXiv:2006.09503), section 3
-(PipeDream-Flush); chapter "Training systems", section 10.3.2.
+Source: Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training", 2021 (arXiv:2006.09503),
+PipeDream-Flush; chapter "Training systems", section 10.3.2.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 TITLE: Final = "one forward, one backward"
-SOURCE: Final = "Narayanan et al. (arXiv:2006.09503), section 3, PipeDream-Flush"
+SOURCE: Final = "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, 2021 (arXiv:2006.09503), PipeDream-Flush"
 DIRECTIONS: Final = 1
 COPIES: Final = 1
 

@@ -1,6 +1,6 @@
 """Zero bubble H1: 1F1B with the backward split; weight gradients fill the gaps, memory stays as in 1F1B on rank 0.
 
-Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2023 (arXiv:2401.10241), section 2 and figure 3, top; chapter
+Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2023 (arXiv:2401.10241), figure 3, top; chapter
 "Training systems", section 10.3.2.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 TITLE: Final = "1F1B with weight gradients in its gaps"
-SOURCE: Final = "Qi et al. (arXiv:2401.10241), section 2, figure 3"
+SOURCE: Final = "Qi et al., Zero Bubble Pipeline Parallelism, 2023 (arXiv:2401.10241), figure 3 and table 2"
 DIRECTIONS: Final = 1
 COPIES: Final = 1
 

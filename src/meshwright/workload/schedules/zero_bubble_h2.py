@@ -5,7 +5,7 @@ backward it runs 2(p - 1 - s) + 1 forwards, and after its last one 2s + 1 weight
 of one rank stand a weight gradient and a forward, but for the last 2(p - 1) gaps, which are one slot shorter: 2s of
 them hold a forward alone, the rest a weight gradient alone. The gaps have one length on all ranks, so that every
 gradient is used the moment it arrives.
-Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2023 (arXiv:2401.10241), section 2 and figure 3, bottom, for the
+Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2023 (arXiv:2401.10241), figure 3, bottom, for the
 shape and the counts; the order between is derived here from them.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 TITLE: Final = "forwards ahead and weight gradients late, each rank without a pause"
-SOURCE: Final = "Qi et al. (arXiv:2401.10241), section 2, figure 3"
+SOURCE: Final = "Qi et al., Zero Bubble Pipeline Parallelism, 2023 (arXiv:2401.10241), figure 3 and table 2"
 DIRECTIONS: Final = 1
 COPIES: Final = 1
 

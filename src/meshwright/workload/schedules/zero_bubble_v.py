@@ -1,8 +1,7 @@
 """Zero bubble V: two virtual stages a rank, down the ranks and back up, with the backward split.
 
 The last virtual stage stands on rank 0, so that a backward starts where the forward began, and memory is the same on
-every rank. Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024 (arXiv:2405.15362), section 3 and
-figure 4 (V-ZB); Qi et al., "Zero Bubble Pipeline Parallelism", 2023 (arXiv:2401.10241), section 6.
+every rank. Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024 (arXiv:2405.15362), V-ZB.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 TITLE: Final = "two virtual stages a rank in a V, backward split"
-SOURCE: Final = "Qi et al. (arXiv:2405.15362), section 3, V-ZB"
+SOURCE: Final = "Qi et al., Pipeline Parallelism with Controllable Memory, 2024 (arXiv:2405.15362), V-ZB"
 DIRECTIONS: Final = 1
 COPIES: Final = 1
 

@@ -1,0 +1,83 @@
+"""`meshwright schedule --stages N --micro-batches N --forward T --backward T ...`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from meshwright.base.parse import build
+from meshwright.cli.options import Output, output_options
+from meshwright.cli.show import show
+from meshwright.scenarios.schedule import ScheduleOptions, schedule
+
+if TYPE_CHECKING:
+    from meshwright.cli.options import Verb
+
+
+def _times(verb: Verb) -> Verb:
+    """What slots and messages take."""
+    decorators = (
+        click.option(
+            "--forward", required=True, help="Of a micro-batch over a whole stage, as in 10ms; or one a stage."
+        ),
+        click.option("--backward", required=True, help="As --forward; both halves together."),
+        click.option("--weight-grad", default="50%", show_default=True, help="The part of a backward that can wait."),
+        click.option("--send", default="0s", show_default=True, help="Of an activation over a link; or one a link."),
+        click.option("--send-back", default=None, help="Of a gradient over a link [as --send]."),
+        click.option(
+            "--update", default="0s", show_default=True, help="Of every rank, after the last gradient of all."
+        ),
+    )
+    return _with(verb, decorators)
+
+
+def _memory(verb: Verb) -> Verb:
+    """What a rank keeps."""
+    zero = {"default": "0B", "show_default": True}
+    decorators = (
+        click.option(
+            "--saved", **zero, help="Kept of a micro-batch by a whole stage, to its backward; or one a stage."
+        ),
+        click.option("--saved-head", **zero, help="Kept beside by the last virtual stage."),
+        click.option("--forward-message", **zero, help="Bytes of an activation between ranks."),
+        click.option("--backward-message", **zero, help="Bytes of a gradient between ranks."),
+        click.option("--memory-limit", default=None, help="Most of these that a rank may hold, as in 1GB."),
+    )
+    return _with(verb, decorators)
+
+
+def _with(verb: Verb, decorators: tuple[Any, ...]) -> Verb:
+    for decorator in reversed(decorators):
+        verb = decorator(verb)
+    return verb
+
+
+@click.command("schedule")
+@click.option("--stages", type=int, required=True, help="Ranks in line.")
+@click.option("--micro-batches", type=int, required=True, help="Of one step.")
+@_times
+@click.option("--layers", type=int, default=None, help="Of the model; stages and chunks take their share [even].")
+@click.option("--virtual-stages", type=int, default=2, show_default=True, help="Of a rank, where interleaved.")
+@_memory
+@click.option("--schedule", default="all", show_default=True, help="By name, several by comma; or all.")
+@click.option("--buffers", type=int, default=None, help="Activations a stage can have waiting [any number].")
+@click.option(
+    "--ties",
+    type=click.Choice(["direction", "micro-batch"]),
+    default="direction",
+    show_default=True,
+    help="Of two directions on one stream, what goes first.",
+)
+@click.option(
+    "--cells",
+    type=click.Choice(["divisible", "indivisible"]),
+    default="divisible",
+    show_default=True,
+    help="A forward beside a backward: apart, or as one slot.",
+)
+@output_options
+def command(output: Output, **given: Any) -> int:
+    """Run a step under every pipeline schedule: which fits, which is the fastest, and what the others would cost."""
+    given |= {"ties": given["ties"].replace("-", "_")}
+    return show(schedule(build(ScheduleOptions, given, "schedule")), output)
