@@ -74,6 +74,6 @@ BUBBLE: Final = Bubble(
     time=_bubble,
     of="step",
     holds=lambda work: work.weight <= work.forward and work.weight <= work.inputs,
-    least=lambda _ranks: 1,
-    where="a weight gradient no longer than a forward or an input gradient",
+    least=lambda ranks: ranks,
+    where="a weight gradient no longer than a forward or an input gradient, and p micro-batches or more",
 )
