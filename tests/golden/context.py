@@ -88,7 +88,7 @@ class Row:
         found: dict[str, Value] = {}
         for values in (read_table("given", self.command), read_table("row", self.fact.id), self.stated()):
             for name, value in values.items():
-                found |= {place: _with_unit(name, value) for place in self.takers(name)}
+                found |= {place: _with_unit(self.command, name, value) for place in self.takers(name)}
         return found | self.changes
 
     def takers(self, name: str) -> tuple[str, ...]:
@@ -108,9 +108,10 @@ def read_table(table: str, name: str) -> dict[str, Value]:
     return {key: read_value(text) for key, text in found.items() if key != "takes"}
 
 
-def _with_unit(name: str, value: Value) -> Value:
-    """A rate or time that a row writes bare stands in SI units."""
-    unit = context()["units"].get(name)
+def _with_unit(command: str, name: str, value: Value) -> Value:
+    """A rate or time that a row writes bare stands in the unit of its name, for one command or for all."""
+    units = context()["units"]
+    unit = units.get(command, {}).get(name, units.get(name))
     if not isinstance(value, Quantity) or value.unit or unit is None:
         return value
     return Quantity(number=value.number, unit=unit, digits=value.digits)

@@ -48,7 +48,7 @@ def comparison(row: Row, name: str) -> str | None:
 
 def _used(row: Row, name: str, value: Value) -> bool:
     number = isinstance(value, Quantity)
-    remarks = context()["remarks"]["numbers" if number else "words"]
+    remarks = {**context()["remarks"]["numbers" if number else "words"], **context()["remarks"].get(row.command, {})}
     return bool(row.takers(name)) or name in remarks or (number and comparison(row, name) is not None)
 
 

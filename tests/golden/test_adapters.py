@@ -14,6 +14,7 @@ from meshwright.job.serve import ServeJob
 from meshwright.scenarios.catalog import catalog
 from meshwright.scenarios.fit import fit
 from meshwright.scenarios.inspect import inspect
+from meshwright.scenarios.schedule import schedule
 from meshwright.scenarios.serving import plan_serve
 from meshwright.sweep.study import function_of, read_study, run_study, study_list
 from tests.golden.command_line import arguments
@@ -25,6 +26,7 @@ VERBS = {
     "inspect": inspect,
     "fit": fit,
     "plan serve": plan_serve,
+    "schedule": schedule,
     "list": catalog,
     "study run": run_study,
 }

@@ -20,6 +20,9 @@ _ANOTHER = {
     "H100 SXM": ("h200-sxm", "a100-80gb-sxm"),
     "NVLink 4": ("ConnectX-7",),
     "ConnectX-7": ("NVLink 4",),
+    "[1,1,2,1] ms": ("1ms,1ms,3ms,1ms",),
+    "fill_drain": ("one_f_one_b",),
+    "zero_bubble_h1": ("zero_bubble_h2",),
 }
 
 
@@ -101,7 +104,8 @@ def test_the_context_says_nothing_that_no_command_takes():
 def test_the_context_holds_no_expected_value():
     """Beside layouts and counts, which are small whole numbers that a row may also expect by chance."""
     for fact in answered():
-        completed = [*read_table("given", routes()[fact.id].command).values(), *read_table("row", fact.id).values()]
+        given = {**read_table("given", routes()[fact.id].command), **read_table("row", fact.id)}
+        completed = [value for name, value in given.items() if name not in fact.stated]
         assert fact.value not in [item.si for item in completed if isinstance(item, Quantity) and item.number > 8], (
             fact.id
         )

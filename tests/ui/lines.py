@@ -51,6 +51,9 @@ _SMALL = ("plan", "serve", "tiny-qwen3", "--on", "hgx-h100", "--sessions", "2", 
 _BOXES = ("plan", "serve", "Qwen/Qwen3-235B-A22B", "--on", "hgx-h100 x2", "--sessions", "2", "--context", "8K")
 _HUGE = ("plan", "serve", "meta-llama/Llama-3.1-405B", "--on", "rtx4090-host", "--sessions", "1", "--context", "1K")
 _BATCHES = (*_SMALL[:5], "--sessions", "64", "--context", "1K", "--new-tokens", "64")
+_TIMES = ("--forward", "10ms", "--backward", "20ms", "--send", "1ms", "--update", "1ms", "--layers", "36")
+_SAVED = ("--saved", "229.7549MiB", "--saved-head", "76.1880MiB", "--forward-message", "1MiB")
+_STEP = ("schedule", "--stages", "4", "--micro-batches", "8", *_TIMES, *_SAVED, "--backward-message", "2MiB")
 LINES: dict[str, tuple[str | Saved, ...]] = {
     "inspect": ("inspect", "Qwen/Qwen3-32B"),
     "inspect, mixture in FP8": ("inspect", "Qwen/Qwen3-30B-A3B-FP8", "--batch", "4", "--context", "8K"),
@@ -77,6 +80,11 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "explain, count": ("explain", Saved("inspect"), "parameters.total"),
     "compare": ("compare", Saved("plan, deadline"), Saved("plan, late")),
     "compare, disciplines": ("compare", Saved("plan"), Saved("plan, continuous")),
+    "schedule": _STEP,
+    "schedule, limit": (*_STEP, "--memory-limit", "1GB"),
+    "schedule, too small a limit": (*_STEP, "--memory-limit", "1MB"),
+    "schedule, odd": ("schedule", "--stages", "3", "--micro-batches", "4", "--forward", "1ms", "--backward", "2ms"),
+    "list schedules": ("list", "schedules"),
     "list models": ("list", "models"),
     "list systems": ("list", "systems"),
     "list accelerators": ("list", "accelerators"),

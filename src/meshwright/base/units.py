@@ -111,6 +111,12 @@ def parse_quantity(text: str | float, dimension: str, what: str = "value") -> fl
     return float(Fraction(number) * scale)
 
 
+def parse_exact(text: str, dimension: str, what: str = "value") -> Fraction:
+    """Read `text` as `parse_quantity` does, exactly, for a dimension that has units. Raises IO001, IO002, IO003."""
+    number, unit = _split(text, what)
+    return Fraction(number) * _scale(text, number, unit, dimension, what)
+
+
 def parse_any(text: str, what: str = "value") -> float:
     """Read `text` by whatever unit it states, in SI base units; a bare number is itself. Raises IO001..IO003."""
     number, unit = _split(text, what)

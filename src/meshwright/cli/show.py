@@ -32,7 +32,7 @@ def show(result: Result, output: Output) -> int:
     if output.file is None:
         _print(text)
     else:
-        _write(Path(output.file), text)
+        write_file(Path(output.file), text.encode("utf-8", "replace"))
         if not output.quiet:
             click.echo(f"wrote {output.file}", err=True)
     return result.verdict.exit_code
@@ -104,22 +104,22 @@ def _close_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _write(path: Path, text: str) -> None:
-    """To a new file beside `path`, renamed onto it when complete; straight to a device or a pipe."""
+def write_file(path: Path, data: bytes) -> None:
+    """To a new file beside `path`, renamed onto it when complete; straight to a device or a pipe. Raises IO033."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
-            path.write_text(text, encoding="utf-8", errors="replace", newline="")
+            path.write_bytes(data)
         else:
-            _replace(path.resolve(), text)
+            _replace(path.resolve(), data)
     except (OSError, ValueError) as problem:
         cause = f"cannot write {path}: {getattr(problem, 'strerror', None) or problem}"
         raise FileError(33, cause, "choose a folder that exists and can be written") from problem
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, data: bytes) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        part.write_text(text, encoding="utf-8", errors="replace", newline="")
+        part.write_bytes(data)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

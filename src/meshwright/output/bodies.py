@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias, TypedDict
 
 from meshwright.base.errors import UserError
-from meshwright.base.result import Basis, Source, Verdict
+from meshwright.base.result import Basis, Excluded, Source, Verdict
 from meshwright.system.facts import Fact
 
 Count: TypeAlias = Annotated[int, ("minimum", 0)]
@@ -368,6 +368,19 @@ class EngineItem(TypedDict):
     sources: list[Source]
 
 
+class ScheduleItem(TypedDict):
+    """A pipeline schedule of the registry. bubble_of, bubble_holds: null where no formula is known."""
+
+    id: Name
+    what: Name
+    directions: Count
+    parameter_copies: Count
+    bubble_of: Literal["step", "rank"] | None
+    bubble_holds: str | None
+    published: Name
+    sources: list[Source]
+
+
 class CatalogBody(TypedDict):
     """The entries of one kind."""
 
@@ -378,6 +391,7 @@ class CatalogBody(TypedDict):
         | list[LinkItem]
         | list[CollectiveItem]
         | list[EngineItem]
+        | list[ScheduleItem]
     )
 
 
@@ -410,6 +424,58 @@ class StudyBody(TypedDict):
 
     answer: Any
     steps: NotRequired[list[StudyStep]]
+
+
+# --------------------------------------------------------------------------------------------------------- schedule
+
+
+class ScheduleRow(TypedDict):
+    """One schedule; null where it does not take the shape. Lists have an entry a rank.
+
+    bubble_of: the span whose idle time the formula `bubble_s` is.   over_fastest, below_largest: against the fastest
+    and the largest here.   messages: activations of the step; as many gradients come back.
+    """
+
+    schedule: Name
+    fits: bool
+    excluded: Excluded | None
+    total_s: Amount | None
+    gradients_s: Amount | None
+    compute_s: Amount | None
+    transfer_wait_s: float | None
+    idle_s: list[Amount]
+    idle_fraction: Amount | None
+    bubble_over_ideal: Amount | None
+    utilization: Amount | None
+    bubble_s: float | None
+    bubble_of: Literal["step", "rank"] | None
+    over_fastest: Amount | None
+    peak_bytes: list[Count]
+    largest_peak_bytes: Count | None
+    below_largest: Amount | None
+    activation_sets: Amount | None
+    virtual_stages: Count | None
+    messages: Count | None
+    crossings: Count | None
+    extra_crossings: Count | None
+    parameter_copies: Count | None
+
+
+class SchedulePicture(TypedDict):
+    """The step of the chosen schedule: a row of letters a rank, each letter the same stretch of time."""
+
+    schedule: Name
+    letter_s: Amount
+    ranks: list[Name]
+
+
+class ScheduleBody(TypedDict):
+    """Every schedule asked for, those that fit first, the fastest first. chosen, timeline: null where none fits."""
+
+    chosen: str | None
+    fitting: Count
+    schedules: list[ScheduleRow]
+    timeline: SchedulePicture | None
 
 
 # ---------------------------------------------------------------------------------------------------------- compare

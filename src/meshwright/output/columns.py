@@ -172,6 +172,21 @@ INPUT_COLUMNS: Final = (
 """The inputs of an explained number."""
 
 
+SCHEDULE_COLUMNS: Final = (
+    Column(name="schedule", value=lambda row: row.schedule, side="left"),
+    Column(name="fits", value=lambda row: row.fits, show=yes_or_no, side="left"),
+    Column(name="total", value=lambda row: row.total_s, show=show_seconds, unit="s"),
+    Column(name="idle", value=lambda row: row.idle_fraction, show=lambda value: f"{value:.1%}"),
+    Column(name="over ideal", value=lambda row: row.bubble_over_ideal, show=lambda value: f"{value:+.1%}"),
+    Column(name="largest peak", value=lambda row: row.largest_peak_bytes, show=show_bytes, unit="bytes"),
+    Column(name="sets", value=lambda row: row.activation_sets, show=lambda value: f"{value:g}"),
+    Column(name="messages", value=lambda row: row.messages),
+    Column(name="copies", value=lambda row: row.parameter_copies),
+    Column(name="why not", value=_why_not, side="left"),
+)
+"""The schedules of `schedule`."""
+
+
 def part_rows(body: Mapping[str, Any]) -> list[tuple[str, int, int]]:
     """The parts that a model has, its total among them."""
     return [(part, count, body["parameter_bytes"][part]) for part, count in body["parameters"].items() if count]

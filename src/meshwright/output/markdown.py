@@ -20,6 +20,7 @@ from meshwright.output.columns import (
     PARETO_COLUMNS,
     PART_COLUMNS,
     PLAN_COLUMNS,
+    SCHEDULE_COLUMNS,
     catalog_cells,
     curve_rows,
     faulted,
@@ -103,6 +104,12 @@ def _body(result: Result) -> Iterator[str]:
         del body["expression"]
         yield from _titled("Formulas", _drawn(FORMULA_COLUMNS, formulas(result, WHOLE)))
         yield from _titled("Inputs", _drawn(INPUT_COLUMNS, inputs(result)))
+    if result.command == "schedule":
+        yield from _titled("Schedules", _drawn(SCHEDULE_COLUMNS, body.pop("schedules")))
+        drawn = body.pop("timeline")
+        if drawn is not None:
+            title = f"Timeline of {drawn['schedule']}, {drawn['letter_s']:.6g} s a letter"
+            yield from _titled(title, ["```text", *drawn["ranks"], "```"])
     if "steps" in body:
         for step in body["steps"]:
             yield from _step(step, body["answer"][step["id"]])

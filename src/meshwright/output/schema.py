@@ -65,6 +65,7 @@ COMMANDS: Final = (
         name="plan serve", body=bodies.BatchBody, given=_SERVING, candidate="BatchCandidate", discipline="continuous"
     ),
     Command(name="explain", body=bodies.ExplainBody),
+    Command(name="schedule", body=bodies.ScheduleBody),
     Command(name="compare", body=bodies.CompareBody),
     Command(name="list", body=bodies.CatalogBody),
     Command(name="study list", body=bodies.StudiesBody),

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from meshwright.base.result import Result
 from meshwright.base.result import plain as plain_value
-from meshwright.base.units import show_bytes, show_flops
+from meshwright.base.units import show_bytes, show_flops, show_seconds
 from meshwright.output.amounts import pair, short
-from meshwright.output.columns import MEMORY_PARTS, PART_COLUMNS, catalog_cells, fullest, part_rows
+from meshwright.output.columns import MEMORY_PARTS, PART_COLUMNS, SCHEDULE_COLUMNS, catalog_cells, fullest, part_rows
 from meshwright.output.explanation import draw_explanation
 from meshwright.output.plan_tables import draw_columns, draw_plan
 
@@ -56,6 +56,8 @@ def _draw(console: Console, result: Result) -> None:
         draw_explanation(console, result)
     elif result.command == "plan serve":
         draw_plan(console, result)
+    elif result.command == "schedule":
+        _schedules(console, result.body)
     elif "items" in result.body:
         _items(console, cast("list[Mapping[str, Any]]", result.body["items"]))
     elif "steps" in result.body:
@@ -111,6 +113,18 @@ def _inspect(console: Console, body: Mapping[str, Any]) -> None:
     work, weights = show_flops(body["flops_per_token"]), show_bytes(body["weight_bytes_per_step"])
     state = show_bytes(body["state_bytes_per_step"])
     console.print(f"one step    {work} a token, reads {weights} of weights and {state} of state")
+
+
+def _schedules(console: Console, body: Mapping[str, Any]) -> None:
+    """Every schedule, and the step of the chosen one."""
+    console.print()
+    draw_columns(console, SCHEDULE_COLUMNS, body["schedules"])
+    drawn = body["timeline"]
+    if drawn is not None:
+        console.print(f"\n{drawn['schedule']}, a rank a row, {show_seconds(drawn['letter_s'])} a letter:")
+        for number, letters in enumerate(drawn["ranks"]):
+            console.print(f"  {number:>2} {letters}")
+        console.print("F forward, B backward, W weight gradient, U update; small: entered at the last rank")
 
 
 def _items(console: Console, items: list[Mapping[str, Any]]) -> None:

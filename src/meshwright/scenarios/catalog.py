@@ -13,13 +13,14 @@ from meshwright.system.accelerator import ACCELERATORS, read_accelerator
 from meshwright.system.engine import ENGINES, read_engine
 from meshwright.system.link import LINKS, read_link
 from meshwright.system.system import SYSTEMS, read_system
+from meshwright.workload.slots import SCHEDULES, read_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from meshwright.system.facts import Facts
 
-KINDS: Final = ("models", "systems", "accelerators", "links", "collectives", "engines")
+KINDS: Final = ("models", "systems", "accelerators", "links", "collectives", "schedules", "engines")
 
 
 def catalog(kind: str) -> Result:
@@ -30,6 +31,7 @@ def catalog(kind: str) -> Result:
         "accelerators": (ACCELERATORS.names(), _accelerator),
         "links": (LINKS.names(), _link),
         "collectives": (COLLECTIVES.names(), _collective),
+        "schedules": (SCHEDULES.names(), _schedule),
         "engines": (ENGINES.names(), _engine),
     }
     if kind not in readers:
@@ -105,6 +107,21 @@ def _link(name: str) -> dict[str, Any]:
 def _collective(name: str) -> dict[str, Any]:
     module = COLLECTIVES.module(name)
     return {"id": name, "operation": module.OPERATION, "what": (module.__doc__ or "").splitlines()[0], "sources": []}
+
+
+def _schedule(name: str) -> dict[str, Any]:
+    program = read_schedule(name)
+    formula = program.BUBBLE
+    return {
+        "id": name,
+        "what": program.TITLE,
+        "directions": program.DIRECTIONS,
+        "parameter_copies": program.COPIES,
+        "bubble_of": None if formula is None else formula.of,
+        "bubble_holds": None if formula is None else formula.where,
+        "published": program.SOURCE,
+        "sources": [],
+    }
 
 
 def _engine(name: str) -> dict[str, Any]:
