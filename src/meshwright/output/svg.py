@@ -37,7 +37,7 @@ _COLOURS: Final = ("#4c78a8", "#f58518", "#e45756", "#54a24b", "#b279a2", "#72b7
 def as_svg(timeline: Timeline, title: str) -> str:
     """The whole timeline; resources that run nothing have no row."""
     drawn = _rows(timeline)
-    resources = np.unique(timeline.resource[drawn])
+    resources: Rows = np.unique(timeline.resource[drawn])
     height = _TOP + _ROW * len(resources) + 30.0
     left_out = int(np.count_nonzero(_shown(timeline))) - len(drawn)
     told = f"{title}, {show_seconds(timeline.makespan_s)}"
@@ -50,7 +50,8 @@ def as_svg(timeline: Timeline, title: str) -> str:
         *_legend(timeline, drawn),
         *_axis(timeline, height),
     ]
-    for place, resource in enumerate(resources.tolist()):
+    numbers: list[int] = resources.tolist()
+    for place, resource in enumerate(numbers):
         name = timeline.resources[resource] if resource >= 0 else "at once"
         lines.append(f'<text x="8" y="{_TOP + _ROW * place + 12:g}">{escape(name)}</text>')
     lines += _boxes(timeline, drawn, np.searchsorted(resources, timeline.resource[drawn]))
@@ -75,7 +76,8 @@ def _scale(timeline: Timeline) -> float:
 
 
 def _legend(timeline: Timeline, drawn: Rows) -> Iterator[str]:
-    for place, kind in enumerate(np.unique(timeline.kind[drawn]).tolist()):
+    kinds: list[int] = np.unique(timeline.kind[drawn]).tolist()
+    for place, kind in enumerate(kinds):
         x = _LEFT + 130.0 * place
         yield f'<rect x="{x:g}" y="24" width="10" height="10" fill="{_colour(kind)}"/>'
         yield f'<text x="{x + 14:g}" y="33">{escape(timeline.kinds[kind].replace("_", " "))}</text>'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def picture(name: str, timeline: Timeline) -> Picture:
     }
 
 
-def _row(timeline: Timeline, rank: int, middles: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
+def _row(timeline: Timeline, rank: int, middles: Any) -> str:
     computes = (timeline.rank == rank) & ((timeline.peer < 0) & (timeline.kind <= UPDATE))
     rows = np.flatnonzero(computes & (timeline.end > timeline.start))
     rows = rows[np.argsort(timeline.start[rows], kind="stable")]

@@ -37,7 +37,7 @@ def _times(verb: Verb) -> Verb:
 
 def _memory(verb: Verb) -> Verb:
     """What a rank keeps."""
-    zero = {"default": "0B", "show_default": True}
+    zero: dict[str, Any] = {"default": "0B", "show_default": True}
     decorators = (
         click.option(
             "--saved", **zero, help="Kept of a micro-batch by a whole stage, to its backward; or one a stage."
