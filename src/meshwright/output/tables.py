@@ -361,7 +361,10 @@ def _pair(key: str, value: Any) -> str:
 def _short(key: str, value: Any) -> str:
     """A number by the unit at the end of its name."""
     if isinstance(value, dict):
-        return " ".join(f"{name}={_short(key, item)}" for name, item in cast("dict[str, Any]", value).items())
+        unit = any(key.endswith(suffix) for suffix, _ in _BY_SUFFIX)  # of all of them, or each by its own name
+        return " ".join(
+            f"{name}={_short(key if unit else name, item)}" for name, item in cast("dict[str, Any]", value).items()
+        )
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         return "" if value is None else str(value)
     for suffix, shown in _BY_SUFFIX:
