@@ -16,7 +16,7 @@ def arguments(row: Row) -> list[str]:
         return words
     if row.command.startswith("study run "):
         return [*words, *(word for place, text in settings.items() for word in ("--set", f"{place}={text}"))]
-    words += [settings.pop("model")]
+    words += [settings.pop("model")] if "model" in settings else []
     fixed: list[str] = []
     fault: dict[str, str] = {}
     for place, text in settings.items():

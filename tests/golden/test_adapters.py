@@ -12,6 +12,7 @@ import pytest
 from meshwright.cli.main import meshwright, run
 from meshwright.job.serve import ServeJob
 from meshwright.scenarios.catalog import catalog
+from meshwright.scenarios.checkpointing import checkpoint_timeline
 from meshwright.scenarios.fit import fit
 from meshwright.scenarios.inspect import inspect
 from meshwright.scenarios.serving import plan_serve
@@ -25,6 +26,7 @@ VERBS = {
     "inspect": inspect,
     "fit": fit,
     "plan serve": plan_serve,
+    "checkpoint timeline": checkpoint_timeline,
     "list": catalog,
     "study run": run_study,
 }

@@ -20,6 +20,8 @@ _ANOTHER = {
     "H100 SXM": ("h200-sxm", "a100-80gb-sxm"),
     "NVLink 4": ("ConnectX-7",),
     "ConnectX-7": ("NVLink 4",),
+    "Gloo, 4 MiB": ("Gloo, 64 MiB",),
+    "Gloo, 64 MiB": ("Gloo, 4 MiB",),
 }
 
 
@@ -108,10 +110,10 @@ def test_the_context_holds_no_expected_value():
 
 
 def _others(value: Value) -> tuple[Value, ...]:
-    """The value changed: twice and half of a number, another model or device."""
+    """The value changed: twice, half, four times a number; another model, device or archived pair."""
     if isinstance(value, Quantity):
         return tuple(
-            Quantity(number=value.number * factor, unit=value.unit, digits="") for factor in (2, Fraction(1, 2))
+            Quantity(number=value.number * factor, unit=value.unit, digits="") for factor in (2, Fraction(1, 2), 4)
         )
     if isinstance(value, tuple):
         return (tuple(2 * item for item in value),)

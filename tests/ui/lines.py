@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+_SAVES = ("checkpoint", "timeline", "--size", "112GB", "--write", "7GB/s", "--copy", "0.5s")
 _PLAN = ("plan", "serve", "Qwen/Qwen3-32B", "--on", "hgx-h100", "--sessions", "4", "--context", "131064")
 _EIGHT = (*_PLAN, "--new-tokens", "8", "--on-time", "75%", "--all-reduce", "ring")
 _SMALL = ("plan", "serve", "tiny-qwen3", "--on", "hgx-h100", "--sessions", "2", "--context", "1K", "--new-tokens", "8")
@@ -18,6 +19,8 @@ LINES = {
     "plan, late": (*_EIGHT, "--deadline", "1ms"),
     "plan, too large": (*_HUGE, "--new-tokens", "8"),
     "plan, mixture": (*_BOXES, "--new-tokens", "8", "--flips", "none"),
+    "saves": (*_SAVES, "--captures", "20s,40s", "--fail", "50s"),
+    "saves, no": (*_SAVES, "--every", "10s", "--count", "6", "--staging", "2", "--when-full", "drop"),
     "list models": ("list", "models"),
     "list systems": ("list", "systems"),
     "list accelerators": ("list", "accelerators"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from meshwright.base.result import Json, Result
 
-_TABLES: Final = ("items", "changes", "answer")
+_TABLES: Final = ("items", "changes", "answer", "saves")
 """Blocks of a verb that are its table, when they hold rows."""
 
 

@@ -60,6 +60,7 @@ COMMANDS: Final = (
         given=frozenset({"model", "system", "job", "layout"}),
         candidate="ServingCandidate",
     ),
+    Command(name="checkpoint timeline", body=bodies.SavesBody),
     Command(name="compare", body=bodies.CompareBody),
     Command(name="list", body=bodies.CatalogBody),
     Command(name="study list", body=bodies.StudiesBody),

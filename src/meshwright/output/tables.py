@@ -28,6 +28,7 @@ from meshwright.output.columns import (
 )
 from meshwright.output.expressions import formulas, inputs
 from meshwright.output.expressions import shown as number
+from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_row, save_totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +40,7 @@ _ROWS: Final = 7
 _FLIPS: Final = 6
 _POINTS: Final = 10
 _CHANGES: Final = 12
+_SAVES: Final = 12
 _BAR: Final = 36
 _NARROWEST: Final = 80
 
@@ -74,6 +76,8 @@ def _draw(console: Console, result: Result) -> None:
         _batches(console, result)
     elif result.command == "plan serve":
         _candidates(console, result)
+    elif result.command == "checkpoint timeline":
+        _saves(console, result)
     elif "items" in result.body:
         _items(console, cast("list[Mapping[str, Any]]", result.body["items"]))
     elif "steps" in result.body:
@@ -154,6 +158,20 @@ def _batches(console: Console, result: Result) -> None:
         _step(console, result.best)
         _levers(console, result)
         _flips(console, result)
+
+
+def _saves(console: Console, result: Result) -> None:
+    """Saves as bars and as a table, what waits for the writer, and where another save is recovered."""
+    for line in save_bars(result.body):
+        console.print(line)
+    rows = [save_row(save) for save in result.body["saves"]]
+    console.print()
+    console.print(_table(SAVE_COLUMNS, rows[:_SAVES], {"save", "state"}))
+    if len(rows) > _SAVES:
+        console.print(f"{len(rows) - _SAVES} more saves: --format json lists them all")
+    for line in save_totals(result.body):
+        console.print(line)
+    _flips(console, result)
 
 
 def _table(columns: Sequence[str], rows: Sequence[tuple[str, ...]], left: set[str]) -> Table:

@@ -72,18 +72,23 @@ class Run:
     upload: Span
     commit: Span
 
+
 def checked(options: SaveOptions) -> SaveOptions:
     """The options themselves. Raises CKP001 (size or rate), CKP002 (captures), CKP003 (staging)."""
     if options.size <= 0 or not 0 < options.write_s <= _LONGEST_S:
         cause = f"saves of {options.size} bytes at {options.write:g} bytes/s"
         raise CheckpointError(1, cause, "give both above zero, as in --size 112GB --write 7GB/s")
     if bool(options.captures) == (options.every is not None):
-        raise CheckpointError(2, "captures are due at given times or every interval", "--captures 20s,40s or --every 20s")
+        raise CheckpointError(
+            2, "captures are due at given times or every interval", "--captures 20s,40s or --every 20s"
+        )
     due = options.due_s
     if not 1 <= len(due) <= MOST_CAPTURES:
         raise CheckpointError(2, f"{len(due)} captures", f"give 1 to {MOST_CAPTURES}, at an interval above zero")
     if any(after <= before for before, after in zip(due, due[1:], strict=False)) or due[-1] > _LONGEST_S:
-        raise CheckpointError(2, "captures that do not follow each other", "give rising times, as in --captures 20s,40s")
+        raise CheckpointError(
+            2, "captures that do not follow each other", "give rising times, as in --captures 20s,40s"
+        )
     if options.staging is not None and options.staging < 1:
         raise CheckpointError(3, f"{options.staging} staging buffers", "--staging 1, or leave it out for no bound")
     return options

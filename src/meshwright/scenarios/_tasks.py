@@ -54,7 +54,9 @@ def spans(
             duration=np.array([task.duration_s for task in tasks], np.float64),
             resource=np.array([known[task.on] if task.on else -1 for task in tasks], np.int64),
             edges=Edges(
-                before=np.array(before, np.int64), after=np.array(after, np.int64), at_start=np.array(at_start, np.bool_)
+                before=np.array(before, np.int64),
+                after=np.array(after, np.int64),
+                at_start=np.array(at_start, np.bool_),
             ),
             resources=tuple(resources),
             tie=np.arange(len(tasks), dtype=np.int64),

@@ -110,8 +110,8 @@ def checkpoint_timeline(options: SaveOptions) -> Result:
     plan = run_saves(options)
     saves = _saves(options, plan)
     loss = None if options.fail is None else _loss(options, options.fail, plan, saves)
-    interval = _interval_s(options)
-    keeps_up = interval is None or options.write_s <= interval * (1 + _ROUNDING)
+    interval, least = _interval_s(options), _least_interval_s(options)
+    keeps_up = interval is None or least <= interval * (1 + _ROUNDING)
     stalls = sum(item.stall_s for item in saves)
     backlog = _backlog(options, plan)
     return Result(
@@ -128,11 +128,11 @@ def checkpoint_timeline(options: SaveOptions) -> Result:
             "arrival_bytes_per_s": None if interval is None else options.size / interval,
             "write_bytes_per_s": options.write,
             "keeps_up": keeps_up,
-            "least_interval_s": options.write_s,
+            "least_interval_s": least,
             "stall_s": stalls,
             "saves_taken": len(plan),
             "largest_backlog_bytes": max(item.backlog_bytes for item in backlog),
-            "buffers_used": max(item.saves for item in backlog) if options.mode == "async" else 0,
+            "buffers_used": _buffers_used(options, plan),
             "backlog": backlog,
             "failure": loss,
         },
@@ -141,7 +141,11 @@ def checkpoint_timeline(options: SaveOptions) -> Result:
 
 
 def save_rates(
-    size_bytes: Bytes, captures: tuple[Seconds, ...], copy_s: Seconds, fail_s: Seconds, writes: tuple[BytesPerSecond, ...]
+    size_bytes: Bytes,
+    captures: tuple[Seconds, ...],
+    copy_s: Seconds,
+    fail_s: Seconds,
+    writes: tuple[BytesPerSecond, ...],
 ) -> tuple[SaveRate, ...]:
     """The same saves and the same failure at several write rates. Raises CKP001, CKP002.
 
@@ -173,7 +177,9 @@ def save_call(returned_s: Seconds, committed_s: Seconds, killed_s: Seconds) -> S
     Raises CKP004 for a commit before the return. Source: chapter "Training systems", section 10.4.3 and note 19.
     """
     if committed_s < returned_s:
-        cause = f"a save committed at {show_seconds(committed_s)}, before its call returned at {show_seconds(returned_s)}"
+        cause = (
+            f"a save committed at {show_seconds(committed_s)}, before its call returned at {show_seconds(returned_s)}"
+        )
         raise CheckpointError(4, cause, "give both from the call on")
     resources = (Resource(name="process", queue="fifo"),)
     tasks = (
@@ -280,12 +286,33 @@ def _backlog(options: SaveOptions, plan: dict[int, Run]) -> tuple[Backlog, ...]:
     return tuple(found)
 
 
+def _buffers_used(options: SaveOptions, plan: dict[int, Run]) -> int:
+    """The most that are held at once, from the start of a copy to the end of its upload; a synchronous save has none."""
+    if options.mode == "sync":
+        return 0
+    held = [(run.copy.start_s, run.upload.end_s) for run in plan.values()]
+    return max(sum(start <= at < end for start, end in held) for at, _ in held)
+
+
 def _interval_s(options: SaveOptions) -> float | None:
-    """Between two captures, on average; None for a single one."""
-    if options.every is not None:
-        return options.every
+    """Between two captures on the wall clock, on average and as asked; None for a single one."""
     due = options.due_s
-    return None if len(due) == 1 else (due[-1] - due[0]) / (len(due) - 1)
+    if len(due) == 1:
+        return None
+    asked = (due[-1] - due[0]) / (len(due) - 1) if options.every is None else options.every
+    return asked + (_held_s(options) if options.clock == "training" else 0.0)
+
+
+def _held_s(options: SaveOptions) -> float:
+    """What a save holds training when nothing else is under way."""
+    return options.copy + (options.write_s + options.commit if options.mode == "sync" else 0.0)
+
+
+def _least_interval_s(options: SaveOptions) -> float:
+    """The shortest at which saves do not pile up: one writer, one copy at a time, and one buffer after the other."""
+    if options.mode == "sync":
+        return _held_s(options)
+    return options.copy + options.write_s if options.buffers == 1 else max(options.copy, options.write_s)
 
 
 def _verdict(options: SaveOptions, saves: tuple[Save, ...], loss: Loss | None, *, keeps_up: bool) -> Verdict:
@@ -298,7 +325,11 @@ def _verdict(options: SaveOptions, saves: tuple[Save, ...], loss: Loss | None, *
     elif loss is not None:
         told.append(f"a failure at {show_seconds(loss.at_s)} finds no committed save: all is redone")
     interval = _interval_s(options)
-    if interval is not None:
+    if interval is not None and options.mode == "sync":
+        told.append(
+            f"a save holds training {show_seconds(_held_s(options))}, one is due every {show_seconds(interval)}"
+        )
+    elif interval is not None:
         arrives, written = show_rate(options.size / interval), show_rate(options.write)
         word = "keeps up" if keeps_up else "does not keep up"
         told.append(f"the writer {word}: {arrives} arrive, {written} are written")
@@ -315,9 +346,13 @@ def _warnings(saves: tuple[Save, ...]) -> tuple[str, ...]:
     blocked = [item.id for item in saves if item.captured_s is not None and item.captured_s > (item.due_s or 0.0)]
     found: list[str] = []
     if dropped:
-        found.append(f"{len(dropped)} of {len(saves)} saves are dropped, no staging buffer being free: {dropped[0]} first")
+        found.append(
+            f"{len(dropped)} of {len(saves)} saves are dropped, no staging buffer being free: {dropped[0]} first"
+        )
     if blocked:
-        found.append(f"{len(blocked)} of {len(saves)} captures come late, training standing until then: {blocked[0]} first")
+        found.append(
+            f"{len(blocked)} of {len(saves)} captures come late, training standing until then: {blocked[0]} first"
+        )
     return tuple(found)
 
 
@@ -325,7 +360,11 @@ def _next(options: SaveOptions, *, keeps_up: bool) -> tuple[str, ...]:
     """The interval that the writer keeps up with."""
     if keeps_up:
         return ()
-    whole = replace(options, captures=(), every=Seconds(float(math.ceil(options.write_s))), count=len(options.due_s))
+    whole = replace(
+        options, captures=(), every=Seconds(float(math.ceil(_least_interval_s(options)))), count=len(options.due_s)
+    )
     words = f"--size {whole.size}B --write {whole.write:.17g}B/s --every {whole.every:g}s --count {whole.count}"
     rest = "" if whole.fail is None else f" --fail {whole.fail:.17g}s"
+    rest += "" if whole.staging is None else f" --staging {whole.staging} --when-full {whole.when_full}"
+    rest += f" --mode {whole.mode}" if whole.mode == "sync" else ""
     return (f"meshwright checkpoint timeline {words} --copy {whole.copy:.17g}s{rest}",)

@@ -146,8 +146,7 @@ def _buffers(  # noqa: PLR0917 - one of two ways to cut a gradient
         placed=sum(place is not None for place in chosen),
         exposed_wait_s=max(window.end_s, *(item.end_s for item in sent)) - window.end_s,
         runs=tuple(
-            Placed(gap=place, start_s=item.start_s, end_s=item.end_s)
-            for place, item in zip(chosen, sent, strict=True)
+            Placed(gap=place, start_s=item.start_s, end_s=item.end_s) for place, item in zip(chosen, sent, strict=True)
         ),
     )
 

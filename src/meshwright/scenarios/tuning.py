@@ -60,7 +60,9 @@ def tuning(search_s: Seconds, saving_s: Seconds, calls: int) -> Payback:
     chapter "Supernodes", section 6.4.3.
     """
     if saving_s <= 0:
-        raise CollectiveError(4, "a call saves nothing, so no number of calls repays a search", "give a saving above 0 s")
+        raise CollectiveError(
+            4, "a call saves nothing, so no number of calls repays a search", "give a saving above 0 s"
+        )
     ratio = Fraction(repr(search_s)) / Fraction(repr(saving_s))
     return Payback(
         payback_calls=math.ceil(ratio),
