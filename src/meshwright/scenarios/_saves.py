@@ -1,13 +1,14 @@
 """Captures, a copy, one writer and staging buffers go in; when each save is copied, written and committed comes out.
 
-Four kinds of task a save, on the engine: the copy holds training, the upload holds the writer, the commit record follows
-the data. A buffer is held from the start of the copy to the end of the upload.
+On the engine: a copy holds training, an upload holds the writer, a commit record follows the data.
+A buffer is held from the start of the copy to the end of the upload.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 from meshwright.base.errors import CheckpointError
@@ -20,6 +21,7 @@ WhenFull: TypeAlias = Literal["block", "drop"]
 Clock: TypeAlias = Literal["wall", "training"]
 MOST_CAPTURES: Final = 256
 _LONGEST_S: Final = 1e12
+_NOTHING_S: Final = Seconds(0.0)
 _RESOURCES: Final = tuple(Resource(name=name, queue="fifo") for name in ("training", "writer", "records"))
 
 
@@ -39,8 +41,8 @@ class SaveOptions:
     captures: tuple[Seconds, ...] = field(default=())
     every: Seconds | None = None
     count: int = 2
-    copy: Seconds = Seconds(0.0)
-    commit: Seconds = Seconds(0.0)
+    copy: Seconds = _NOTHING_S
+    commit: Seconds = _NOTHING_S
     mode: Mode = "async"
     staging: int | None = None
     when_full: WhenFull = "block"
@@ -50,7 +52,7 @@ class SaveOptions:
     @property
     def due_s(self) -> tuple[float, ...]:
         """When captures are due, on the clock they go by."""
-        return self.captures or tuple(self.every * (number + 1) for number in range(self.count) if self.every)
+        return self.captures or tuple((self.every or 0.0) * (number + 1) for number in range(self.count))
 
     @property
     def write_s(self) -> float:
@@ -75,17 +77,18 @@ class Run:
 
 def checked(options: SaveOptions) -> SaveOptions:
     """The options themselves. Raises CKP001 (size or rate), CKP002 (captures), CKP003 (staging)."""
-    if options.size <= 0 or not 0 < options.write_s <= _LONGEST_S:
+    if options.size <= 0 or options.write <= 0 or not 0 < options.write_s <= _LONGEST_S:
         cause = f"saves of {options.size} bytes at {options.write:g} bytes/s"
         raise CheckpointError(1, cause, "give both above zero, as in --size 112GB --write 7GB/s")
     if bool(options.captures) == (options.every is not None):
         raise CheckpointError(
             2, "captures are due at given times or every interval", "--captures 20s,40s or --every 20s"
         )
+    count = len(options.captures) or options.count
+    if not 1 <= count <= MOST_CAPTURES:
+        raise CheckpointError(2, f"{count} captures", f"give 1 to {MOST_CAPTURES} of them")
     due = options.due_s
-    if not 1 <= len(due) <= MOST_CAPTURES:
-        raise CheckpointError(2, f"{len(due)} captures", f"give 1 to {MOST_CAPTURES}, at an interval above zero")
-    if any(after <= before for before, after in zip(due, due[1:], strict=False)) or due[-1] > _LONGEST_S:
+    if options.every == 0 or any(after <= before for before, after in pairwise(due)) or due[-1] > _LONGEST_S:
         raise CheckpointError(
             2, "captures that do not follow each other", "give rising times, as in --captures 20s,40s"
         )

@@ -1,4 +1,4 @@
-"""Named tasks in seconds go in; when each ran comes out by its name. The engine as the studies of a few tasks ask it."""
+"""Named tasks in seconds go in; when each ran comes out by its name: the engine, for studies of a few tasks."""
 
 from __future__ import annotations
 

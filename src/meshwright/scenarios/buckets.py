@@ -78,6 +78,7 @@ def bucket(ready_s: Seconds, busy_s: Seconds, duration_s: Seconds, window_s: Sec
 
 
 def bucket_sizes(
+    *,
     layers: int,
     gradient_bytes: Bytes,
     input_gradient_s: Seconds,

@@ -1,4 +1,4 @@
-"""When is a save durable, and what does a failure lose? Saves and a writer go in; their timeline and the rework come out.
+"""When is a save durable, and what does a failure lose? Saves and a writer go in; a timeline and the rework come out.
 
 A save counts once its data and its commit record are durable, whatever its call returned before that; a failure takes
 training back to the newest capture that counts.
@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 from meshwright.base.errors import CheckpointError
 from meshwright.base.result import Basis, Result, Verdict
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds, show_rate, show_seconds
 from meshwright.scenarios._save_flips import write_flips
-from meshwright.scenarios._saves import Run, SaveOptions, checked, run_saves
+from meshwright.scenarios._save_rows import (
+    Loss,
+    Save,
+    backlog_of,
+    buffers_used,
+    held_s,
+    interval_s,
+    least_interval_s,
+    loss_of,
+    save_rows,
+)
+from meshwright.scenarios._saves import SaveOptions, checked, run_saves
 from meshwright.scenarios._tasks import Task, spans
 from meshwright.sim.engine import Resource
 
-State: TypeAlias = Literal["committed", "lost", "dropped", "not_reached"]
 _ROUNDING: Final = 1e-12
 _LEFT_OUT: Final = (
     "readers of the same storage and the load on it: the write rate is the job's own (study save-and-input shares it)",
@@ -31,49 +41,6 @@ _BASIS: Final = {
     "write_s": Basis.FORMULA.value,
     "arrival_bytes_per_s": Basis.FORMULA.value,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Save:
-    """One capture. Times are those without a failure, None where it is dropped; state is that of the failure.
-
-    resumed_s: when the call returns and training goes on.   stall_s: what it stood from due_s to then.
-    """
-
-    id: str
-    due_s: float | None
-    captured_s: float | None
-    resumed_s: float | None
-    upload_start_s: float | None
-    upload_end_s: float | None
-    committed_s: float | None
-    stall_s: float
-    state: State
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
-    """What is copied and not yet written, right after a copy or an upload ended."""
-
-    at_s: float
-    saves: int
-    backlog_bytes: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """A failure. recovered: the save it goes back to, None for the start.   stood_s: of the rework, what saves stood.
-
-    uploaded_bytes: what the writer had of the save that it was writing.
-    """
-
-    at_s: float
-    recovered: str | None
-    recovered_s: float
-    rework_s: float
-    stood_s: float
-    lost: tuple[str, ...]
-    uploaded_bytes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +75,12 @@ def checkpoint_timeline(options: SaveOptions) -> Result:
     """
     options = checked(options)
     plan = run_saves(options)
-    saves = _saves(options, plan)
-    loss = None if options.fail is None else _loss(options, options.fail, plan, saves)
-    interval, least = _interval_s(options), _least_interval_s(options)
+    saves = save_rows(options, plan)
+    loss = None if options.fail is None else loss_of(options, options.fail, plan, saves)
+    interval, least = interval_s(options), least_interval_s(options)
     keeps_up = interval is None or least <= interval * (1 + _ROUNDING)
     stalls = sum(item.stall_s for item in saves)
-    backlog = _backlog(options, plan)
+    backlog = backlog_of(options, plan)
     return Result(
         command="checkpoint timeline",
         verdict=_verdict(options, saves, loss, keeps_up=keeps_up),
@@ -132,7 +99,7 @@ def checkpoint_timeline(options: SaveOptions) -> Result:
             "stall_s": stalls,
             "saves_taken": len(plan),
             "largest_backlog_bytes": max(item.backlog_bytes for item in backlog),
-            "buffers_used": _buffers_used(options, plan),
+            "buffers_used": buffers_used(options, plan),
             "backlog": backlog,
             "failure": loss,
         },
@@ -196,125 +163,6 @@ def save_call(returned_s: Seconds, committed_s: Seconds, killed_s: Seconds) -> S
     )
 
 
-def _saves(options: SaveOptions, plan: dict[int, Run]) -> tuple[Save, ...]:
-    """Every capture with its times, and its state after the failure when there is one."""
-    ran = run_saves(options, until_failure=True)
-    found: list[Save] = []
-    for number in range(len(options.due_s)):
-        run = plan.get(number)
-        if run is None:
-            found.append(_dropped(number, options))
-            continue
-        resumed = _resumed_s(options, run)
-        state: State = "committed"
-        if not math.isfinite(ran[number].commit.end_s):
-            state = "lost" if run.copy.start_s <= (options.fail or 0.0) else "not_reached"
-        found.append(
-            Save(
-                id=_id(number),
-                due_s=run.due_s,
-                captured_s=run.copy.start_s,
-                resumed_s=resumed,
-                upload_start_s=run.upload.start_s,
-                upload_end_s=run.upload.end_s,
-                committed_s=run.commit.end_s,
-                stall_s=resumed - run.due_s,
-                state=state,
-            )
-        )
-    return tuple(found)
-
-
-def _id(number: int) -> str:
-    return f"save-{number + 1}"
-
-
-def _dropped(number: int, options: SaveOptions) -> Save:
-    due = options.due_s[number] if options.clock == "wall" else None
-    return Save(
-        id=_id(number),
-        due_s=due,
-        captured_s=None,
-        resumed_s=None,
-        upload_start_s=None,
-        upload_end_s=None,
-        committed_s=None,
-        stall_s=0.0,
-        state="dropped",
-    )
-
-
-def _resumed_s(options: SaveOptions, run: Run) -> float:
-    """After the copy; after the commit of a synchronous save."""
-    return run.commit.end_s if options.mode == "sync" else run.copy.end_s
-
-
-def _loss(options: SaveOptions, fail_s: float, plan: dict[int, Run], saves: tuple[Save, ...]) -> Loss:
-    usable = [number for number, item in enumerate(saves) if item.state == "committed"]
-    newest = usable[-1] if usable else None
-    back = 0.0 if newest is None else plan[newest].copy.start_s
-    written = [_within(run.upload.start_s, run.upload.end_s, fail_s) for run in plan.values()]
-    stood = [
-        max(0.0, min(_resumed_s(options, run), fail_s) - max(run.due_s, back))
-        for run in plan.values()
-        if run.due_s < fail_s
-    ]
-    return Loss(
-        at_s=fail_s,
-        recovered=None if newest is None else _id(newest),
-        recovered_s=back,
-        rework_s=fail_s - back,
-        stood_s=sum(stood),
-        lost=tuple(item.id for item in saves if item.state == "lost"),
-        uploaded_bytes=options.size * sum(share for share in written if share < 1),
-    )
-
-
-def _within(start_s: float, end_s: float, at_s: float) -> float:
-    """The share of a run that is over."""
-    return min(max((at_s - start_s) / (end_s - start_s), 0.0), 1.0)
-
-
-def _backlog(options: SaveOptions, plan: dict[int, Run]) -> tuple[Backlog, ...]:
-    times = sorted({time for run in plan.values() for time in (run.copy.end_s, run.upload.end_s)})
-    found: list[Backlog] = []
-    for time in times:
-        left = [
-            1 - _within(run.upload.start_s, run.upload.end_s, time) for run in plan.values() if run.copy.end_s <= time
-        ]
-        found.append(Backlog(at_s=time, saves=sum(share > 0 for share in left), backlog_bytes=options.size * sum(left)))
-    return tuple(found)
-
-
-def _buffers_used(options: SaveOptions, plan: dict[int, Run]) -> int:
-    """The most that are held at once, from the start of a copy to the end of its upload; a synchronous save has none."""
-    if options.mode == "sync":
-        return 0
-    held = [(run.copy.start_s, run.upload.end_s) for run in plan.values()]
-    return max(sum(start <= at < end for start, end in held) for at, _ in held)
-
-
-def _interval_s(options: SaveOptions) -> float | None:
-    """Between two captures on the wall clock, on average and as asked; None for a single one."""
-    due = options.due_s
-    if len(due) == 1:
-        return None
-    asked = (due[-1] - due[0]) / (len(due) - 1) if options.every is None else options.every
-    return asked + (_held_s(options) if options.clock == "training" else 0.0)
-
-
-def _held_s(options: SaveOptions) -> float:
-    """What a save holds training when nothing else is under way."""
-    return options.copy + (options.write_s + options.commit if options.mode == "sync" else 0.0)
-
-
-def _least_interval_s(options: SaveOptions) -> float:
-    """The shortest at which saves do not pile up: one writer, one copy at a time, and one buffer after the other."""
-    if options.mode == "sync":
-        return _held_s(options)
-    return options.copy + options.write_s if options.buffers == 1 else max(options.copy, options.write_s)
-
-
 def _verdict(options: SaveOptions, saves: tuple[Save, ...], loss: Loss | None, *, keeps_up: bool) -> Verdict:
     told: list[str] = []
     if loss is not None and loss.recovered is not None:
@@ -324,11 +172,9 @@ def _verdict(options: SaveOptions, saves: tuple[Save, ...], loss: Loss | None, *
         )
     elif loss is not None:
         told.append(f"a failure at {show_seconds(loss.at_s)} finds no committed save: all is redone")
-    interval = _interval_s(options)
+    interval = interval_s(options)
     if interval is not None and options.mode == "sync":
-        told.append(
-            f"a save holds training {show_seconds(_held_s(options))}, one is due every {show_seconds(interval)}"
-        )
+        told.append(f"a save holds training {show_seconds(held_s(options))}, one is due every {show_seconds(interval)}")
     elif interval is not None:
         arrives, written = show_rate(options.size / interval), show_rate(options.write)
         word = "keeps up" if keeps_up else "does not keep up"
@@ -361,7 +207,7 @@ def _next(options: SaveOptions, *, keeps_up: bool) -> tuple[str, ...]:
     if keeps_up:
         return ()
     whole = replace(
-        options, captures=(), every=Seconds(float(math.ceil(_least_interval_s(options)))), count=len(options.due_s)
+        options, captures=(), every=Seconds(float(math.ceil(least_interval_s(options)))), count=len(options.due_s)
     )
     words = f"--size {whole.size}B --write {whole.write:.17g}B/s --every {whole.every:g}s --count {whole.count}"
     rest = "" if whole.fail is None else f" --fail {whole.fail:.17g}s"

@@ -58,6 +58,7 @@ class Gaps:
 
 
 def gaps(
+    *,
     message_bytes: Bytes,
     pieces: int,
     ranks: int,

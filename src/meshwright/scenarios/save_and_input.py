@@ -17,7 +17,7 @@ from meshwright.sim.engine import Resource
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MOST_STEPS: Final = 4096
+_MOST_STEPS: Final = 1024
 _SLICES: Final = 64
 _HALVINGS: Final = 24
 
