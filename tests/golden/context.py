@@ -75,7 +75,7 @@ class Row:
                 inner = found
                 for part in outer:
                     inner = inner.setdefault(part, {})
-                inner[name] = _spelled(place, value)
+                inner[name] = _listed(cls, name, _spelled(place, value))
         return build(cls, found, self.fact.id)
 
     def select(self, answer: object) -> Any:
@@ -88,8 +88,16 @@ class Row:
         found: dict[str, Value] = {}
         for values in (read_table("given", self.command), read_table("row", self.fact.id), self.stated()):
             for name, value in values.items():
-                found |= {place: _with_unit(self.command, name, value) for place in self.takers(name)}
+                found |= {place: self._with_unit(name, value) for place in self.takers(name)}
         return found | self.changes
+
+    def _with_unit(self, name: str, value: Value) -> Value:
+        """A rate or time that a row writes bare stands in SI units, or in those of its command, or its own."""
+        units = context()["units"]
+        unit = {**units, **units.get(self.command, {}), **units.get(self.fact.id, {})}.get(name)
+        if not isinstance(value, Quantity) or value.unit or unit is None:
+            return value
+        return Quantity(number=value.number, unit=unit, digits=value.digits)
 
     def takers(self, name: str) -> tuple[str, ...]:
         """The places that take an input of this name; none for what is compared or remarked."""
@@ -108,13 +116,10 @@ def read_table(table: str, name: str) -> dict[str, Value]:
     return {key: read_value(text) for key, text in found.items() if key != "takes"}
 
 
-def _with_unit(command: str, name: str, value: Value) -> Value:
-    """A rate or time that a row writes bare stands in the unit of its name, for one command or for all."""
-    units = context()["units"]
-    unit = units.get(command, {}).get(name, units.get(name))
-    if not isinstance(value, Quantity) or value.unit or unit is None:
-        return value
-    return Quantity(number=value.number, unit=unit, digits=value.digits)
+def _listed(cls: type, name: str, spelled: str | int) -> Any:
+    """The parts of a list that a row writes as text, as the command line takes it."""
+    many = isinstance(spelled, str) and str(cls.__annotations__.get(name, "")).startswith("tuple[")
+    return [part.strip() for part in str(spelled).split(",")] if many else spelled
 
 
 def _spelled(place: str, value: Value) -> str | int:

@@ -233,4 +233,6 @@ def relative_distance(found: object, expected: object) -> Fraction | None:
         return None
     if not math.isfinite(found):
         return None
+    if isinstance(found, float) and found == float(expected):  # as near as a float can be: 1 ms has no exact one
+        return Fraction(0)
     return abs(Fraction(found) - expected) / abs(expected) if expected else abs(Fraction(found))

@@ -12,6 +12,7 @@ import pytest
 from meshwright.cli.main import meshwright, run
 from meshwright.job.serve import ServeJob
 from meshwright.scenarios.catalog import catalog
+from meshwright.scenarios.checkpointing import checkpoint_timeline
 from meshwright.scenarios.fit import fit
 from meshwright.scenarios.inspect import inspect
 from meshwright.scenarios.schedule import schedule
@@ -27,6 +28,7 @@ VERBS = {
     "fit": fit,
     "plan serve": plan_serve,
     "schedule": schedule,
+    "checkpoint timeline": checkpoint_timeline,
     "list": catalog,
     "study run": run_study,
 }

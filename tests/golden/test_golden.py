@@ -23,6 +23,8 @@ _ANOTHER = {
     "[1,1,2,1] ms": ("1ms,1ms,3ms,1ms",),
     "fill_drain": ("one_f_one_b",),
     "zero_bubble_h1": ("zero_bubble_h2",),
+    "Gloo, 4 MiB": ("Gloo, 64 MiB",),
+    "Gloo, 64 MiB": ("Gloo, 4 MiB",),
 }
 
 
@@ -112,10 +114,10 @@ def test_the_context_holds_no_expected_value():
 
 
 def _others(value: Value) -> tuple[Value, ...]:
-    """The value changed: twice and half of a number, another model or device."""
+    """The value changed: twice, half, four times a number; another model, device or archived pair."""
     if isinstance(value, Quantity):
         return tuple(
-            Quantity(number=value.number * factor, unit=value.unit, digits="") for factor in (2, Fraction(1, 2))
+            Quantity(number=value.number * factor, unit=value.unit, digits="") for factor in (2, Fraction(1, 2), 4)
         )
     if isinstance(value, tuple):
         return (tuple(2 * item for item in value),)

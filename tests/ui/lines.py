@@ -45,6 +45,7 @@ def _folder() -> TemporaryDirectory[str]:
     return TemporaryDirectory()
 
 
+_SAVES = ("checkpoint", "timeline", "--size", "112GB", "--write", "7GB/s", "--copy", "0.5s")
 _PLAN = ("plan", "serve", "Qwen/Qwen3-32B", "--on", "hgx-h100", "--sessions", "4", "--context", "131064")
 _EIGHT = (*_PLAN, "--new-tokens", "8", "--on-time", "75%", "--all-reduce", "ring")
 _SMALL = ("plan", "serve", "tiny-qwen3", "--on", "hgx-h100", "--sessions", "2", "--context", "1K", "--new-tokens", "8")
@@ -85,6 +86,8 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "schedule, too small a limit": (*_STEP, "--memory-limit", "1MB"),
     "schedule, odd": ("schedule", "--stages", "3", "--micro-batches", "4", "--forward", "1ms", "--backward", "2ms"),
     "list schedules": ("list", "schedules"),
+    "saves": (*_SAVES, "--captures", "20s,40s", "--fail", "50s"),
+    "saves, no": (*_SAVES, "--every", "10s", "--count", "6", "--staging", "2", "--when-full", "drop"),
     "list models": ("list", "models"),
     "list systems": ("list", "systems"),
     "list accelerators": ("list", "accelerators"),

@@ -287,6 +287,60 @@ Flip = TypedDict("Flip", {"parameter": Name, "value": float, "unit": str, "from"
 """Where the choice changes: just below the value it is `from`, just above it `to`."""
 
 
+# ------------------------------------------------------------------------------------------------------- checkpoints
+
+
+class SaveItem(TypedDict):
+    """One save, with its times as if nothing failed; null where it is dropped."""
+
+    id: Name
+    due_s: Amount | None
+    captured_s: Amount | None
+    resumed_s: Amount | None
+    upload_start_s: Amount | None
+    upload_end_s: Amount | None
+    committed_s: Amount | None
+    stall_s: Amount
+    state: Literal["committed", "lost", "dropped", "not_reached"]
+
+
+class BacklogPoint(TypedDict):
+    """What is copied and not yet written, right after a copy or an upload ended."""
+
+    at_s: Amount
+    saves: Count
+    backlog_bytes: Amount
+
+
+class SaveLoss(TypedDict):
+    """What a failure goes back to; null for the start."""
+
+    at_s: Amount
+    recovered: str | None
+    recovered_s: Amount
+    rework_s: Amount
+    stood_s: Amount
+    lost: list[Name]
+    uploaded_bytes: Amount
+
+
+class SavesBody(TypedDict):
+    """Every save, and what waits for the writer; failure is null where none was asked about."""
+
+    saves: list[SaveItem]
+    write_s: Amount
+    arrival_bytes_per_s: Amount | None
+    write_bytes_per_s: Amount
+    keeps_up: bool
+    least_interval_s: Amount
+    stall_s: Amount
+    saves_taken: Count
+    largest_backlog_bytes: Amount
+    buffers_used: Count
+    backlog: list[BacklogPoint]
+    failure: SaveLoss | None
+
+
 # ------------------------------------------------------------------------------------------------- catalog and studies
 
 

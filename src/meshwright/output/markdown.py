@@ -57,6 +57,8 @@ def _tables(result: Result) -> Iterator[str]:
     if result.command == "plan serve":
         yield from _plan(result)
     yield from _body(result)
+    if result.command == "checkpoint timeline":
+        yield from _value("Where another save is recovered", plain(result.flips))
 
 
 def _memory(candidate: Candidate) -> Iterator[str]:

@@ -65,7 +65,7 @@ def _candidates(console: Console, result: Result) -> None:
     if best is not None:
         _step(console, best)
         _levers(console, result)
-        _flips(console, result)
+        draw_flips(console, result)
         if best.measures["energy_j"] is not None:
             console.print(f"energy until the last finish: {show_energy(best.measures['energy_j'])}")
         _fault(console, result)
@@ -85,7 +85,7 @@ def _batches(console: Console, result: Result) -> None:
     if result.best is not None:
         _step(console, result.best)
         _levers(console, result)
-        _flips(console, result)
+        draw_flips(console, result)
 
 
 def _spread(items: Sequence[T], most: int) -> list[T]:
@@ -119,7 +119,7 @@ def _step(console: Console, best: Candidate) -> None:
         console.print(f"  {measures['idle_devices']} devices idle")
 
 
-def _flips(console: Console, result: Result) -> None:
+def draw_flips(console: Console, result: Result) -> None:
     """Where another layout, or none, takes over: the first of each parameter on either side of its present value."""
     if result.flips:
         console.print("the choice changes when:")

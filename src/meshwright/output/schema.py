@@ -66,6 +66,7 @@ COMMANDS: Final = (
     ),
     Command(name="explain", body=bodies.ExplainBody),
     Command(name="schedule", body=bodies.ScheduleBody),
+    Command(name="checkpoint timeline", body=bodies.SavesBody),
     Command(name="compare", body=bodies.CompareBody),
     Command(name="list", body=bodies.CatalogBody),
     Command(name="study list", body=bodies.StudiesBody),

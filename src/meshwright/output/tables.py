@@ -15,7 +15,8 @@ from meshwright.base.units import show_bytes, show_flops, show_seconds
 from meshwright.output.amounts import pair, short
 from meshwright.output.columns import MEMORY_PARTS, PART_COLUMNS, SCHEDULE_COLUMNS, catalog_cells, fullest, part_rows
 from meshwright.output.explanation import draw_explanation
-from meshwright.output.plan_tables import draw_columns, draw_plan
+from meshwright.output.plan_tables import draw_columns, draw_flips, draw_plan
+from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from meshwright.base.result import Candidate
 
 _CHANGES: Final = 12
+_SAVES: Final = 12
 _BAR: Final = 36
 _NARROWEST: Final = 80
 
@@ -58,6 +60,8 @@ def _draw(console: Console, result: Result) -> None:
         draw_plan(console, result)
     elif result.command == "schedule":
         _schedules(console, result.body)
+    elif result.command == "checkpoint timeline":
+        _saves(console, result)
     elif "items" in result.body:
         _items(console, cast("list[Mapping[str, Any]]", result.body["items"]))
     elif "steps" in result.body:
@@ -100,6 +104,20 @@ def _below_the_bars(console: Console, memory: Mapping[str, Any]) -> None:
 def _bar(value: int, capacity: int) -> str:
     filled = min(_BAR, round(_BAR * value / capacity))
     return "█" * filled + "·" * (_BAR - filled)
+
+
+def _saves(console: Console, result: Result) -> None:
+    """Saves as bars and as a table, what waits for the writer, and where another save is recovered."""
+    for line in save_bars(result.body):
+        console.print(line)
+    rows = result.body["saves"]
+    console.print()
+    draw_columns(console, SAVE_COLUMNS, rows[:_SAVES])
+    if len(rows) > _SAVES:
+        console.print(f"{len(rows) - _SAVES} more saves: --format json lists them all")
+    for line in save_totals(result.body):
+        console.print(line)
+    draw_flips(console, result)
 
 
 def _inspect(console: Console, body: Mapping[str, Any]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import numpy as np
 
 from meshwright.sim.pipeline import TASKS, UPDATE
 
 if TYPE_CHECKING:
+    from meshwright.base.numbers import Floats
     from meshwright.sim.pipeline import Timeline
 
 _WIDTH: Final = 96
@@ -32,7 +33,7 @@ class Picture(TypedDict):
 def picture(name: str, timeline: Timeline) -> Picture:
     """The whole step."""
     last = timeline.end.max()
-    middles = (np.arange(_WIDTH) + 0.5) * (float(last) / _WIDTH)
+    middles: Floats = (np.arange(_WIDTH) + 0.5) * (float(last) / _WIDTH)
     return {
         "schedule": name,
         "letter_s": timeline.total_s / _WIDTH,
@@ -40,13 +41,14 @@ def picture(name: str, timeline: Timeline) -> Picture:
     }
 
 
-def _row(timeline: Timeline, rank: int, middles: Any) -> str:
+def _row(timeline: Timeline, rank: int, middles: Floats) -> str:
     computes = (timeline.rank == rank) & ((timeline.peer < 0) & (timeline.kind <= UPDATE))
     rows = np.flatnonzero(computes & (timeline.end > timeline.start))
     rows = rows[np.argsort(timeline.start[rows], kind="stable")]
-    found = np.searchsorted(timeline.start[rows], middles, side="right") - 1
+    starts: Floats = timeline.start[rows].astype(np.float64)
+    found: list[int] = np.searchsorted(starts, middles, side="right").tolist()
     return "".join(
-        _letter(timeline, int(rows[place])) if place >= 0 and timeline.end[rows[place]] > middle else _IDLE
+        _letter(timeline, int(rows[place - 1])) if place >= 1 and timeline.end[rows[place - 1]] > middle else _IDLE
         for place, middle in zip(found, middles, strict=True)
     )
 

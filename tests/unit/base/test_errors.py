@@ -13,9 +13,16 @@ from meshwright.base import errors
 from meshwright.base.errors import InternalError, LayoutError, MeshwrightError, UserError, nearest, suggest
 
 MEANING = {
+    "CKP001": "a save without bytes or a rate",
+    "CKP002": "captures that are missing, too many or out of order",
+    "CKP003": "staging buffers out of range",
+    "CKP004": "a commit before its call returned",
+    "CKP005": "storage, readers or steps out of range",
     "COL001": "an unknown collective algorithm",
     "COL002": "an algorithm that does not take this number of ranks",
     "COL003": "two algorithms of which one is faster at every size",
+    "COL004": "a search for settings that save nothing",
+    "COL005": "no settings to choose from",
     "ENG001": "an unknown engine",
     "ENG002": "a share of memory or a block size out of range",
     "ENG003": "an engine's budget that weights and reserve exceed",
@@ -100,6 +107,8 @@ MEANING = {
     "SCH009": "work that takes no time",
     "SCH010": "a slot, a rank or a count that a schedule does not have",
     "SCH011": "a schedule without a formula",
+    "SCH020": "pieces or gaps out of range",
+    "SCH021": "layers or buckets out of range",
     "SYS001": "an unknown system",
     "SYS002": "an unknown accelerator, link or calibration",
     "SYS003": "a source or a basis that is missing or unknown",
