@@ -18,7 +18,7 @@ from meshwright.base.errors import EngineError
 from meshwright.base.numbers import divide_up
 from meshwright.base.result import Basis, Excluded
 from meshwright.base.traced import cell, opaque
-from meshwright.base.units import Bytes, Share
+from meshwright.base.units import Bytes, Share, show_bytes
 from meshwright.cost.memory_even import Shards, sharded_cached, sharded_ledger
 from meshwright.cost.reserve import ReserveRule
 from meshwright.layout.layouts import table
@@ -124,7 +124,8 @@ def engine_exclusion(block: Mapping[str, Any]) -> Excluded | None:
     least = block["least_gpu_memory_utilization"]
     nearest = f"gpu-memory-utilization={least:.4f}" if least is not None and least <= 1 else None
     if block["available_kv_bytes"] <= 0:
-        reason = f"{block['name']}: weights and reserve take {-block['available_kv_bytes']} bytes more than its budget"
+        over = show_bytes(float(-block["available_kv_bytes"]))
+        reason = f"{block['name']}: weights and reserve take {over} more than its budget"
         return Excluded(code="ENG003", reason=reason, nearest=nearest, limit="engine budget")
     tokens, longest = block["kv_tokens"], block["max_model_len"]
     if tokens is None or longest is None or tokens >= longest:

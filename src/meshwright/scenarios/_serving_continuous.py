@@ -115,7 +115,7 @@ def _sensitivity(  # noqa: PLR0917 - the four nouns and what was made of them
 def _verdict(model: Model, system: System, job: ServeJob, table: BatchTable, best: Candidate | None) -> Verdict:
     what = f"{asked(job)} session{'s' if asked(job) > 1 else ''} of {job.context} + {job.new_tokens} tokens"
     if best is None:
-        return Verdict(answer="no", text=f"{model.name} on {system.name} cannot hold {what}: {_least(job, table)}")
+        return Verdict(answer="no", text=f"{model.name} on {system.name} cannot serve {what}: {_least(job, table)}")
     own = best.measures
     text = (
         f"{best.id} decodes {own['in_flight']} of {what} at once, batch {own['batch']} a replica "

@@ -313,7 +313,8 @@ def _with_devices(
             continue
         layout = replace(layouts.row(row), replicas=wanted)
         nearest = f"replicas={int(room[row])}" if room[row] else None
-        needs = f"{layout.id} needs {layout.world_size} devices in whole boxes, and"
+        plural = "s" if layout.world_size > 1 else ""
+        needs = f"{layout.id} needs {layout.world_size} device{plural} in whole boxes, and"
         if unbounded[row] >= wanted:
             carried = powered_nodes(system, options) * system.devices_per_node
             found[row] = Broken(code="LAY021", reason=f"{needs} the power budget carries {carried}", nearest=nearest)

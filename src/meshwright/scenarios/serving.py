@@ -148,7 +148,7 @@ def _sensitivity(  # noqa: PLR0917 - the four nouns and what was made of them
 def _verdict(model: Model, system: System, job: ServeJob, table: ServingTable, best: Candidate | None) -> Verdict:
     what = f"{job.sessions} session{'s' if job.sessions > 1 else ''} of {job.context} + {job.new_tokens} tokens"
     if best is None:
-        return Verdict(answer="no", text=f"{model.name} on {system.name} cannot hold {what}: {_least(table)}")
+        return Verdict(answer="no", text=f"{model.name} on {system.name} cannot serve {what}: {_least(table)}")
     text = f"{best.id} serves {what}: last finish {show_seconds(best.measures['last_finish_s'])}"
     if job.deadline is not None:
         met, needed = best.measures["on_time_count"], max(table.needed, 1)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from meshwright.search.rank import TIE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -134,9 +136,10 @@ def _chosen(scores: _Scores, rows: Ints) -> Ints:
 
 
 def _least(score: Floats, left: Bools) -> Bools:
-    """Of the rows that are left, those of the least score."""
+    """Of the rows that are left, those of the least score, and those that only rounding keeps from it."""
     held = np.where(left, score, np.inf)
-    return left & (held == held.min(axis=2, keepdims=True))
+    least = held.min(axis=2, keepdims=True)
+    return left & (held <= least + TIE * np.abs(least))
 
 
 def _contenders(scores: _Scores, grid: Floats) -> Bools:
@@ -161,13 +164,18 @@ def _contenders(scores: _Scores, grid: Floats) -> Bools:
     at = surest.argmax(axis=2)[:, :, None]
     known = surest.any(axis=2, keepdims=True)
     first, second, rank = (np.take_along_axis(score, at, axis=2) for score in (*worst, ranks))
-    later = (best[1] > second) | ((best[1] >= second) & (ranks > rank))
-    beaten = (best[0] > first) | ((best[0] >= first) & later)
+    later = (best[1] > second * (1 + TIE)) | ((best[1] >= second) & (ranks > rank))
+    beaten = (best[0] > first * (1 + TIE)) | ((best[0] >= first) & later)
     twins = always & (ranks > rank)
     for score in scores.values:
         own, its = (score[:, side] for side in (low, high))
-        twins &= (own == np.take_along_axis(own, at, axis=2)) & (its == np.take_along_axis(its, at, axis=2))
+        twins &= _equal(own, np.take_along_axis(own, at, axis=2)) & _equal(its, np.take_along_axis(its, at, axis=2))
     return maybe & ~(known & (beaten | twins))
+
+
+def _equal(one: Floats, other: Floats) -> Bools:
+    """Where two scores differ by no more than rounding."""
+    return np.isclose(one, other, rtol=TIE, atol=0.0)
 
 
 def _bounds(over: Floats, under: Floats, slack: Floats) -> tuple[Floats, Floats]:

@@ -9,6 +9,7 @@ import pytest
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.parse import build, set_path
 from meshwright.base.result import as_json
+from meshwright.base.units import show_bytes
 from meshwright.job.serve import ServeJob
 from meshwright.model.reader import read_config, read_model
 from meshwright.scenarios.fit import FitOptions, fit, replica_layout
@@ -83,6 +84,21 @@ def test_a_start_that_the_engine_refuses_is_a_no_with_its_code(context, share, c
     assert result.verdict.answer == "no"
     assert result.candidates[0].excluded.code == code
     assert re.match(r"gpu-memory-utilization=0\.\d{4}$|context=\d+$", result.candidates[0].excluded.nearest)
+
+
+def test_a_refused_start_states_what_is_missing_with_a_unit():
+    result = _fit(context=8192, engine={"name": "vllm", "gpu_memory_utilization": "0.4", "reserve": "3 GiB"})
+    missing = result.body["memory"]["engine"]["available_kv_bytes"]
+    assert missing < 0
+    assert f"take {show_bytes(-missing)} more than its budget" in result.verdict.text
+
+
+def test_a_plan_that_power_forbids_blames_no_memory():
+    job = ServeJob(sessions=4, context=4096, new_tokens=8)
+    options = build(ServeOptions, {"power_budget": "5 kW"}, "options")
+    text = plan_serve(read_model("Qwen/Qwen3-8B"), read_system("hgx-h100"), job, options).verdict.text
+    assert "hold" not in text
+    assert "needs 1 device in whole boxes, and the power budget carries 0" in text
 
 
 def test_tokens_are_null_for_layers_that_the_rule_does_not_cover():

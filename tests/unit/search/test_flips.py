@@ -95,3 +95,17 @@ def test_a_row_that_is_its_neighbour_s_twin_costs_no_division():
 
     assert not changes(judge, np.array([1, 0]), LOW, HIGH, whole=False)
     assert len(asked) == 1
+
+
+def test_rows_that_only_rounding_tells_apart_are_one_choice_and_cost_no_division():
+    """Three tenths of a value, summed in two ways: each way is the lesser by a bit at half of all values."""
+    asked = []
+
+    def judge(values, places):
+        asked.append(len(values))
+        goal = np.where(places == 0, values * 0.3, values * 0.1 + values * 0.2)
+        same = Goal(value=goal, over=goal, under=1)
+        return Judged(eligible=np.ones(len(values), dtype=bool), goals=(same, same))
+
+    assert changes(judge, np.arange(2), LOW, HIGH, whole=False) == ()
+    assert len(asked) == 1

@@ -48,3 +48,7 @@ def test_levers_are_ranked_by_what_they_save():
         ("latency", "doubled", -10.0),
     ]
     assert (found[0].value, found[0].unit) == (0.5, "s")
+
+
+def test_scores_that_only_rounding_tells_apart_are_ordered_by_name():
+    assert order([[0.1 + 0.2, 0.3, np.inf, np.nan, -np.inf]], ["a", "b", "d", "c", "e"]).tolist() == [4, 0, 1, 3, 2]
