@@ -33,7 +33,7 @@ class Picture(TypedDict):
 def picture(name: str, timeline: Timeline) -> Picture:
     """The whole step."""
     last = timeline.end.max()
-    middles: Floats = (np.arange(_WIDTH) + 0.5) * (float(last) / _WIDTH)
+    middles = np.linspace(0.5, _WIDTH - 0.5, _WIDTH, dtype=np.float64) * (float(last) / _WIDTH)
     return {
         "schedule": name,
         "letter_s": timeline.total_s / _WIDTH,
