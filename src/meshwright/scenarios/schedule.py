@@ -330,6 +330,9 @@ def _verdict(rows: tuple[ScheduleRow, ...], runs: dict[str, _Run], options: Sche
         text = f"no schedule holds at most {show_bytes(options.memory_limit or 0)}; {least.schedule} holds least, "
         return Verdict(answer="no", text=text + show_bytes(least.largest_peak_bytes or 0))
     best = rows[0]
+    if len(rows) == 1:
+        held = f", a rank holds at most {show_bytes(best.largest_peak_bytes)}" if best.largest_peak_bytes else ""
+        return Verdict(answer="yes", text=f"{best.schedule}: {show_seconds(best.total_s or 0.0)}{held}")
     fitting = sum(row.fits for row in ran)
     limit = (
         "" if options.memory_limit is None else f" of {fitting} that hold at most {show_bytes(options.memory_limit)}"
