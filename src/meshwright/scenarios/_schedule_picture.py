@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import numpy as np
 
 from meshwright.sim.pipeline import TASKS, UPDATE
 
 if TYPE_CHECKING:
-    from meshwright.sim.pipeline import Timeline
+    from numpy.typing import NDArray
+
+    from meshwright.sim.pipeline import PipelineTimeline
 
 _WIDTH: Final = 96
 _MOST_RANKS: Final = 64
@@ -29,7 +31,7 @@ class Picture(TypedDict):
     ranks: list[str]
 
 
-def picture(name: str, timeline: Timeline) -> Picture:
+def picture(name: str, timeline: PipelineTimeline) -> Picture:
     """The whole step."""
     last = timeline.end.max()
     middles = (np.arange(_WIDTH) + 0.5) * (float(last) / _WIDTH)
@@ -40,7 +42,7 @@ def picture(name: str, timeline: Timeline) -> Picture:
     }
 
 
-def _row(timeline: Timeline, rank: int, middles: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
+def _row(timeline: PipelineTimeline, rank: int, middles: NDArray[Any]) -> str:
     computes = (timeline.rank == rank) & ((timeline.peer < 0) & (timeline.kind <= UPDATE))
     rows = np.flatnonzero(computes & (timeline.end > timeline.start))
     rows = rows[np.argsort(timeline.start[rows], kind="stable")]
@@ -51,6 +53,6 @@ def _row(timeline: Timeline, rank: int, middles: np.ndarray[tuple[int], np.dtype
     )
 
 
-def _letter(timeline: Timeline, row: int) -> str:
+def _letter(timeline: PipelineTimeline, row: int) -> str:
     letter = _LETTERS[TASKS[timeline.kind[row]]]
     return letter.lower() if timeline.direction[row] == 1 else letter
