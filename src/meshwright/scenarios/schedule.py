@@ -85,7 +85,7 @@ class ScheduleRow:
     utilization: the share over compute_s.   bubble_s: the published formula, null where there is none.
     bubble_of: the span that it is of.   over_fastest: total_s over that of the fastest schedule here, less 1.
     peak_bytes: of each rank.   below_largest: by which part its largest peak is below that of all schedules here.
-    activation_sets: the most of a whole stage that its slot order keeps.   messages: activations sent; as many gradients
+    activation_sets: the most of a whole stage that its order keeps.   messages: activations sent; as many gradients
     come back.   crossings: of one micro-batch.   extra_crossings: beyond those of one virtual stage a rank.
     """
 
