@@ -340,19 +340,13 @@ def test_more_room_between_stages_never_slows_a_line(data):
 @pytest.mark.parametrize("name", ONE_ORDER)
 @FEW
 @given(data=st.data())
-def test_bounded_buffers_end_or_are_refused_and_never_help(name, data):
+def test_bounded_buffers_neither_stop_it_nor_help(name, data):
     shape = data.draw(shapes(name))
     slots = read_schedule(name).slots(shape)
     times = data.draw(durations(slots.virtual_stages, shape.stages))
     free = run_pipeline(slots, times)
-    bounded = replace(times, buffers=data.draw(st.integers(1, 4)))
-    try:
-        tight = run_pipeline(slots, bounded)
-    except ScheduleError:
-        with pytest.raises(ScheduleError, match="SCH002"):
-            run_pipeline(slots, bounded)
-    else:
-        assert tight.end.max() >= free.end.max()
+    tight = run_pipeline(slots, replace(times, buffers=data.draw(st.integers(1, 4))))
+    assert tight.end.max() >= free.end.max()
 
 
 @pytest.mark.parametrize("name", CHOOSY)

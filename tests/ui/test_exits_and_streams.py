@@ -223,7 +223,7 @@ def test_bad_input_leaves_an_old_file_as_it_was(tmp_path):
     assert names_in(tmp_path) == ["answer"]
 
 
-@pytest.mark.parametrize("fails", ["write_text", "replace"])
+@pytest.mark.parametrize("fails", ["write_bytes", "replace"])
 @pytest.mark.parametrize("problem", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, fails, problem):
     file = tmp_path / "answer"
@@ -231,8 +231,8 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypat
     done = getattr(Path, fails)
 
     def fail(self, *arguments, **options):
-        if fails == "write_text":
-            done(self, "half", encoding="utf-8")
+        if fails == "write_bytes":
+            done(self, b"half")
         raise problem
 
     monkeypatch.setattr(Path, fails, fail)

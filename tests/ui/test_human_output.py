@@ -193,7 +193,7 @@ def test_help_of_every_verb(verb, word):
 
 def test_help_lists_every_verb_and_an_example_on_a_line_of_its_own():
     out = run("--help").out
-    verbs = ["inspect", "fit", "plan", "explain", "compare", "list", "study"]
+    verbs = ["inspect", "fit", "plan", "schedule", "checkpoint", "explain", "compare", "list", "study"]
     assert re.findall(r"^  (\w+)  ", out, re.MULTILINE) == verbs
     assert "\n  meshwright inspect Qwen/Qwen3-32B\n" in out
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import numpy as np
 
 from meshwright.sim.pipeline import TASKS, UPDATE
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Floats
-    from meshwright.sim.pipeline import Timeline
+    from numpy.typing import NDArray
+
+    from meshwright.sim.pipeline import PipelineTimeline
 
 _WIDTH: Final = 96
 _MOST_RANKS: Final = 64
@@ -30,10 +31,10 @@ class Picture(TypedDict):
     ranks: list[str]
 
 
-def picture(name: str, timeline: Timeline) -> Picture:
+def picture(name: str, timeline: PipelineTimeline) -> Picture:
     """The whole step."""
     last = timeline.end.max()
-    middles = np.linspace(0.5, _WIDTH - 0.5, _WIDTH, dtype=np.float64) * (float(last) / _WIDTH)
+    middles = (np.arange(_WIDTH) + 0.5) * (float(last) / _WIDTH)
     return {
         "schedule": name,
         "letter_s": timeline.total_s / _WIDTH,
@@ -41,18 +42,17 @@ def picture(name: str, timeline: Timeline) -> Picture:
     }
 
 
-def _row(timeline: Timeline, rank: int, middles: Floats) -> str:
+def _row(timeline: PipelineTimeline, rank: int, middles: NDArray[Any]) -> str:
     computes = (timeline.rank == rank) & ((timeline.peer < 0) & (timeline.kind <= UPDATE))
     rows = np.flatnonzero(computes & (timeline.end > timeline.start))
     rows = rows[np.argsort(timeline.start[rows], kind="stable")]
-    starts: Floats = timeline.start[rows].astype(np.float64)
-    found: list[int] = np.searchsorted(starts, middles, side="right").tolist()
+    found = np.searchsorted(timeline.start[rows], middles, side="right") - 1
     return "".join(
-        _letter(timeline, int(rows[place - 1])) if place >= 1 and timeline.end[rows[place - 1]] > middle else _IDLE
+        _letter(timeline, int(rows[place])) if place >= 0 and timeline.end[rows[place]] > middle else _IDLE
         for place, middle in zip(found, middles, strict=True)
     )
 
 
-def _letter(timeline: Timeline, row: int) -> str:
+def _letter(timeline: PipelineTimeline, row: int) -> str:
     letter = _LETTERS[TASKS[timeline.kind[row]]]
     return letter.lower() if timeline.direction[row] == 1 else letter

@@ -11,7 +11,7 @@ from meshwright.base.result import Basis, Excluded, Result, Source, Verdict
 from meshwright.base.units import Bytes, Share, parse_exact, show_bytes, show_seconds
 from meshwright.scenarios._schedule_picture import picture
 from meshwright.scenarios._stages import figures, of_virtual_stages
-from meshwright.sim.pipeline import Cells, Durations, Ties, Timeline, run_pipeline
+from meshwright.sim.pipeline import Cells, Durations, PipelineTimeline, Ties, run_pipeline
 from meshwright.sim.pipeline_memory import Sizes, peaks, reservations
 from meshwright.workload.slots import (
     SCHEDULES,
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 ALL: Final = "all"
 _HALF: Final = Share(0.5)
 _MOST_STAGES: Final = 4096
-_MOST_SLOTS: Final = 4_000_000
+_MOST_SLOTS: Final = 500_000
+_MOST_BYTES: Final = 2**62
 _NOT_MODELLED: Final = (
     "parameters, gradients, optimizer state, GEMM inputs and temporaries: the peaks hold saved sets and messages only",
     "a forward and a backward that overlap on one rank: a cell takes as long as both in turn",
@@ -80,11 +81,11 @@ class ScheduleRow:
 
     total_s: to the end of the update.   gradients_s: to the last gradient.   compute_s: to the last gradient when
     messages take no time.   transfer_wait_s: what they add.   idle_s: of each rank, until the last gradient.
-    idle_fraction: over all ranks.   bubble_over_ideal: compute_s over the work of the busiest rank, less 1.
-    utilization: its inverse.   bubble_s: the published formula, null where there is none.   bubble_of: the span that
-    it is of.   over_fastest: total_s over that of the fastest schedule here, less 1.   peak_bytes: of each rank.
-    below_largest: by which part its largest peak is below the largest of all schedules here.   activation_sets: the
-    most of a whole stage that the slot order alone keeps.   messages: activations sent in the step; as many gradients
+    idle_fraction: over all ranks.   bubble_over_ideal: compute_s over an even share of the work, less 1.
+    utilization: the share over compute_s.   bubble_s: the published formula, null where there is none.
+    bubble_of: the span that it is of.   over_fastest: total_s over that of the fastest schedule here, less 1.
+    peak_bytes: of each rank.   below_largest: by which part its largest peak is below that of all schedules here.
+    activation_sets: the most of a whole stage that its order keeps.   messages: activations sent; as many gradients
     come back.   crossings: of one micro-batch.   extra_crossings: beyond those of one virtual stage a rank.
     """
 
@@ -151,7 +152,7 @@ def schedule(options: ScheduleOptions) -> Result:
     )
 
 
-def simulated(name: str, options: ScheduleOptions) -> Timeline:
+def simulated(name: str, options: ScheduleOptions) -> PipelineTimeline:
     """The timeline of one schedule. Raises as `schedule` for one alone."""
     _check_sizes(options)
     return _run(name, options).timeline
@@ -162,12 +163,11 @@ _EXCLUDES: Final = ("SCH001", "SCH002", "SCH004", "SCH005")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """A schedule that ran. work: of the busiest rank and one micro-batch of every virtual stage, in seconds."""
+    """A schedule that ran. compute_s: to its last gradient when messages take no time."""
 
     slots: Slots
-    timeline: Timeline
+    timeline: PipelineTimeline
     compute_s: Fraction
-    busiest_s: Fraction
     peaks: tuple[Peak, ...]
 
 
@@ -226,11 +226,11 @@ def _sizes(options: ScheduleOptions, pieces: int) -> Sizes:
     saved = figures(options.saved, "bytes", "--saved", (options.stages,))
     of_pieces = [round(size) for size in of_virtual_stages(saved, options.stages, pieces, options.layers)]
     of_pieces[-1] += round(parse_exact(options.saved_head, "bytes", "--saved-head"))
-    return Sizes(
-        saved=tuple(of_pieces),
-        activation=round(parse_exact(options.forward_message, "bytes", "--forward-message")),
-        gradient=round(parse_exact(options.backward_message, "bytes", "--backward-message")),
-    )
+    activation = round(parse_exact(options.forward_message, "bytes", "--forward-message"))
+    gradient = round(parse_exact(options.backward_message, "bytes", "--backward-message"))
+    if (sum(of_pieces) + 4 * (activation + gradient) * pieces) * options.micro_batches >= _MOST_BYTES:
+        raise ScheduleError(6, "more bytes than can be counted", "give smaller --saved and messages")
+    return Sizes(saved=tuple(of_pieces), activation=activation, gradient=gradient)
 
 
 def _run(name: str, options: ScheduleOptions) -> _Run:
@@ -244,7 +244,6 @@ def _run(name: str, options: ScheduleOptions) -> _Run:
         slots=slots,
         timeline=timeline,
         compute_s=Fraction(free.end.max().item()) * free.tick_s,
-        busiest_s=max(Fraction(spent.item()) * free.tick_s for spent in free.busy()),
         peaks=tuple(peaks(timeline, reservations(timeline, sizes))),
     )
 
@@ -267,19 +266,22 @@ def _row(name: str, run: _Run, options: ScheduleOptions, fastest_s: float, most_
     idle = tuple(timeline.idle_s())
     excluded = _too_much(largest, options)
     pieces = slots.virtual_stages // slots.ranks
-    formula = None if program.BUBBLE is None else program.BUBBLE.time(slots.ranks, pieces, _work(options))
+    work = _work(options)
+    formula = None if program.BUBBLE is None else program.BUBBLE.time(slots.ranks, pieces, work)
+    ideal_s = options.micro_batches * (work.forward + work.backward)
+    compute_s = max(run.compute_s, ideal_s)  # no less, but for the rounding of seconds that have no exact ticks
     return ScheduleRow(
         schedule=name,
         fits=excluded is None,
         excluded=excluded,
         total_s=timeline.total_s,
         gradients_s=gradients_s,
-        compute_s=float(run.compute_s),
+        compute_s=float(compute_s),
         transfer_wait_s=float(Fraction(timeline.last_gradient().item()) * timeline.tick_s - run.compute_s),
         idle_s=idle,
         idle_fraction=sum(idle) / (slots.ranks * gradients_s),
-        bubble_over_ideal=float(run.compute_s / run.busiest_s - 1),
-        utilization=float(run.busiest_s / run.compute_s),
+        bubble_over_ideal=float(compute_s / ideal_s - 1),
+        utilization=float(ideal_s / compute_s),
         bubble_s=None if formula is None else float(formula),
         bubble_of=None if program.BUBBLE is None else program.BUBBLE.of,
         over_fastest=timeline.total_s / fastest_s - 1,
@@ -330,6 +332,9 @@ def _verdict(rows: tuple[ScheduleRow, ...], runs: dict[str, _Run], options: Sche
         text = f"no schedule holds at most {show_bytes(options.memory_limit or 0)}; {least.schedule} holds least, "
         return Verdict(answer="no", text=text + show_bytes(least.largest_peak_bytes or 0))
     best = rows[0]
+    if len(rows) == 1:
+        held = f", a rank holds at most {show_bytes(best.largest_peak_bytes)}" if best.largest_peak_bytes else ""
+        return Verdict(answer="yes", text=f"{best.schedule}: {show_seconds(best.total_s or 0.0)}{held}")
     fitting = sum(row.fits for row in ran)
     limit = (
         "" if options.memory_limit is None else f" of {fitting} that hold at most {show_bytes(options.memory_limit)}"

@@ -12,7 +12,7 @@ from meshwright.base.errors import ScheduleError
 from meshwright.base.units import Seconds
 from meshwright.scenarios._stages import Block, figures, layer_counts
 from meshwright.scenarios.schedule import ScheduleOptions, simulated
-from meshwright.sim.pipeline import SEND_FORWARD, Durations, Timeline, run_pipeline
+from meshwright.sim.pipeline import SEND_FORWARD, Durations, PipelineTimeline, run_pipeline
 from meshwright.workload.slots import (
     KINDS,
     Shape,
@@ -205,7 +205,7 @@ def stage_line(stages: int, times: str, micro_batches: int, send: str = "0s", bu
 # ------------------------------------------------------------------------------------------------------------- helpers
 
 
-def _line(timeline: Timeline, work_s: Fraction) -> Line:
+def _line(timeline: PipelineTimeline, work_s: Fraction) -> Line:
     slots = timeline.slots
     stages, count = slots.ranks, len(slots.rank)
     start, end = (column[:count].reshape(stages, -1) for column in (timeline.start, timeline.end))
@@ -234,7 +234,7 @@ def _most_waiting(arrival: Ints, start: Ints) -> int:
     return int((arrived - np.searchsorted(np.sort(start), moments, side="right")).max())
 
 
-def _row(timeline: Timeline, slot: SlotName) -> int:
+def _row(timeline: PipelineTimeline, slot: SlotName) -> int:
     slots = timeline.slots
     kind = KINDS.index(slot.kind)
     named = (slots.kind == kind) & (slots.virtual_stage == slot.virtual_stage)
@@ -245,7 +245,7 @@ def _row(timeline: Timeline, slot: SlotName) -> int:
     return int(found[0])
 
 
-def _exact_start(timeline: Timeline, row: int) -> Fraction:
+def _exact_start(timeline: PipelineTimeline, row: int) -> Fraction:
     return Fraction(timeline.start[row].item()) * timeline.tick_s
 
 

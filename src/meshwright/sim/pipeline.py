@@ -68,7 +68,7 @@ class Durations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Timeline:
+class PipelineTimeline:
     """Columns, one row a task: the slots in their order, then messages, the last gradient, the updates.
 
     kind: into `TASKS`.   rank: whose stream, or who sends; -1 for the last gradient.   peer: who receives, else -1.
@@ -115,7 +115,8 @@ class Timeline:
 
     def idle_s(self) -> list[float]:
         """By rank, how long its stream waits until the last gradient of all ranks is there."""
-        return [self.seconds(ticks) for ticks in self.last_gradient() - self.busy()]
+        waited = np.maximum(self.last_gradient() - self.busy(), 0)  # rounded seconds may add up to more than their span
+        return [self.seconds(ticks) for ticks in waited]
 
     def seconds(self, ticks: Any) -> float:
         """A time or a duration in seconds, rounded once."""
@@ -124,7 +125,7 @@ class Timeline:
 
 def run_pipeline(
     slots: Slots, durations: Durations, *, ties: Ties = "direction", cells: Cells = "divisible"
-) -> Timeline:
+) -> PipelineTimeline:
     """Run every slot once. Raises SCH002 when slots wait for each other."""
     first, last = _cells(slots, cells)
     messages, edges = _dependencies(slots, durations.buffers, first, last)
@@ -136,7 +137,7 @@ def run_pipeline(
     def named(column: Ints) -> Ints:
         return np.concatenate([column, column[messages.source], none])
 
-    return Timeline(
+    return PipelineTimeline(
         slots=slots,
         kind=np.concatenate([slots.kind, messages.kind, [GRADIENTS], np.full(slots.ranks, UPDATE)]),
         rank=np.concatenate([slots.rank, messages.sender, [-1], np.arange(slots.ranks)]),
@@ -169,7 +170,7 @@ class _Messages:
 def _problem(
     slots: Slots, messages: _Messages, edges: Edges, columns: tuple[NDArray[Any], NDArray[Any], Any], tie: Ints
 ) -> Problem:
-    """Tasks in the order of `Timeline`; a rank's stream and every wire that is used are resources."""
+    """Tasks in the order of `PipelineTimeline`; a rank's stream and every wire that is used are resources."""
     of_slots, of_sends, update = columns
     ranks = slots.ranks
     wires, wire = np.unique(messages.sender * ranks + messages.receiver, return_inverse=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.sim.pipeline import SEND_BACKWARD, SEND_FORWARD, Timeline
+from meshwright.sim.pipeline import SEND_BACKWARD, SEND_FORWARD, PipelineTimeline
 from meshwright.workload.slots import BACKWARD, BACKWARD_WEIGHT, FORWARD
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Peak:
     by_what_bytes: dict[str, int]
 
 
-def reservations(timeline: Timeline, sizes: Sizes) -> Reservations:
+def reservations(timeline: PipelineTimeline, sizes: Sizes) -> Reservations:
     """What is held, for all ranks."""
     saved, ends = _saved(timeline)
     sends = np.flatnonzero((timeline.kind == SEND_FORWARD) | (timeline.kind == SEND_BACKWARD))
@@ -80,7 +80,7 @@ def held(reserved: Reservations, ranks: int) -> list[tuple[NDArray[Any], Ints]]:
     return [_levels(reserved, rows) for rows in _by_rank(reserved, ranks)]
 
 
-def peaks(timeline: Timeline, reserved: Reservations) -> list[Peak]:
+def peaks(timeline: PipelineTimeline, reserved: Reservations) -> list[Peak]:
     """The first peak of each rank; one of zero bytes where nothing is held."""
     found: list[Peak] = []
     for rows in _by_rank(reserved, timeline.slots.ranks):
@@ -113,7 +113,7 @@ def _levels(reserved: Reservations, rows: Ints) -> tuple[NDArray[Any], Ints]:
     return moments, np.cumsum(net)
 
 
-def _saved(timeline: Timeline) -> tuple[Ints, Ints]:
+def _saved(timeline: PipelineTimeline) -> tuple[Ints, Ints]:
     """Rows of forwards, and of the slot whose end frees what each saved; forwards without a backward save nothing."""
     slots = timeline.slots
     name = slots.virtual_stage * slots.micro_batches + slots.micro_batch
@@ -125,5 +125,5 @@ def _saved(timeline: Timeline) -> tuple[Ints, Ints]:
     return forwards[ends >= 0], ends[ends >= 0]
 
 
-def _of(sizes: Sizes, timeline: Timeline, rows: Ints) -> Ints:
+def _of(sizes: Sizes, timeline: PipelineTimeline, rows: Ints) -> Ints:
     return np.array(sizes.saved, np.int64)[timeline.virtual_stage[rows]]

@@ -8,7 +8,7 @@ from meshwright.sim import timeline as engine_timeline
 from meshwright.sim.pipeline import GRADIENTS, SEND_BACKWARD, SEND_FORWARD, TASKS, UPDATE
 
 if TYPE_CHECKING:
-    from meshwright.sim.pipeline import Timeline
+    from meshwright.sim.pipeline import PipelineTimeline
 
 _SHORT = {
     "forward": "F",
@@ -18,7 +18,7 @@ _SHORT = {
 }
 
 
-def as_timeline(pipeline: Timeline) -> engine_timeline.Timeline:
+def as_timeline(pipeline: PipelineTimeline) -> engine_timeline.Timeline:
     """The same tasks for pictures, traces and the critical path. Labels: `F3 v1` is micro-batch 3 of virtual stage 1.
 
     Micro-batches and virtual stages are counted from 0; those that entered at the last rank bear a small letter.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import isclose
 
 import pytest
@@ -12,6 +13,7 @@ from meshwright.base.errors import FileError, MeshwrightError
 from meshwright.base.units import (
     DIMENSIONS,
     SI_SUFFIX,
+    parse_exact,
     parse_quantity,
     show_bytes,
     show_flops,
@@ -212,3 +214,11 @@ def test_si_text_reads_back_bit_for_bit(value, dimension):
 )
 def test_display_rounds_for_reading(shown, text):
     assert shown == text
+
+
+def test_an_exact_reading_keeps_every_decimal():
+    assert parse_exact("0.1 ms", "seconds") == Fraction(1, 10_000)
+    assert parse_exact("229.7549MiB", "bytes") == Fraction(2_297_549, 10_000) * 2**20
+    with pytest.raises(FileError) as caught:
+        parse_exact("10", "seconds")
+    assert caught.value.code == "IO002"

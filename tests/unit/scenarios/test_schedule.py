@@ -88,6 +88,18 @@ def test_fractions_follow_from_the_times():
     assert rows()["fill_drain"].over_fastest == pytest.approx(337 / 258 - 1)
 
 
+def test_uneven_stages_count_as_lost_against_an_even_share():
+    row = rows(layers=5)["one_f_one_b"]
+    assert row.bubble_over_ideal >= 2 * 4 / 5 - 1
+    assert row.utilization == pytest.approx(1 / (1 + row.bubble_over_ideal))
+
+
+def test_times_without_exact_ticks_give_no_negative_idle():
+    found = rows(stages=2, micro_batches=4, forward="1e-9s", backward="3.3333333333333333333333ms", layers=None)
+    assert all(idle >= 0 for row in found.values() for idle in row.idle_s)
+    assert all(row.bubble_over_ideal >= 0 for row in found.values())
+
+
 def test_every_schedule_is_asked_and_names_may_be_listed():
     assert set(rows()) == set(SCHEDULES.names())
     assert set(rows(schedule="zero-bubble-h1, fill_drain")) == {"zero_bubble_h1", "fill_drain"}
@@ -99,6 +111,7 @@ def test_every_schedule_is_asked_and_names_may_be_listed():
         ({"stages": 0}, "SCH006"),
         ({"micro_batches": 10**7}, "SCH006"),
         ({"buffers": 0}, "SCH006"),
+        ({"saved": "1e30GB"}, "SCH006"),
         ({"forward": "10ms,10ms"}, "SCH007"),
         ({"send": "1ms,1ms"}, "SCH007"),
         ({"forward": "0s", "backward": "0s"}, "SCH009"),

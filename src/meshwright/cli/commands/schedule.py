@@ -37,14 +37,11 @@ def _times(verb: Verb) -> Verb:
 
 def _memory(verb: Verb) -> Verb:
     """What a rank keeps."""
-    zero: dict[str, Any] = {"default": "0B", "show_default": True}
     decorators = (
-        click.option(
-            "--saved", **zero, help="Kept of a micro-batch by a whole stage, to its backward; or one a stage."
-        ),
-        click.option("--saved-head", **zero, help="Kept beside by the last virtual stage."),
-        click.option("--forward-message", **zero, help="Bytes of an activation between ranks."),
-        click.option("--backward-message", **zero, help="Bytes of a gradient between ranks."),
+        click.option("--saved", default="0B", help="Kept of a micro-batch by a whole stage [0B]; or one a stage."),
+        click.option("--saved-head", default="0B", help="Kept beside by the last virtual stage [0B]."),
+        click.option("--forward-message", default="0B", help="Bytes of an activation between ranks [0B]."),
+        click.option("--backward-message", default="0B", help="Bytes of a gradient between ranks [0B]."),
         click.option("--memory-limit", default=None, help="Most of these that a rank may hold, as in 1GB."),
     )
     return _with(verb, decorators)

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 TITLE: Final = "1F1B over several virtual stages a rank"
-SOURCE: Final = (
-    "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters, 2021 (arXiv:2104.04473)"
-)
+SOURCE: Final = "Narayanan et al., Large-Scale Language Model Training Using Megatron-LM, 2021 (arXiv:2104.04473)"
 DIRECTIONS: Final = 1
 COPIES: Final = 1
 

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 TITLE: Final = "one forward, one backward"
-SOURCE: Final = (
-    "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, 2021 (arXiv:2006.09503), PipeDream-Flush"
-)
+SOURCE: Final = "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, 2021 (arXiv:2006.09503)"
 DIRECTIONS: Final = 1
 COPIES: Final = 1
 
