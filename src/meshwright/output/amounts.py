@@ -16,17 +16,25 @@ def pair(key: str, value: Any) -> str:
 
 
 def short(key: str, value: Any) -> str:
-    """A number by the unit at the end of its name."""
+    """A number by the unit at the end of its name; of a mapping each by its own name, or else by the mapping's."""
     if isinstance(value, dict):
-        return " ".join(f"{name}={short(key, item)}" for name, item in cast("dict[str, Any]", value).items())
+        inside = cast("dict[str, Any]", value).items()
+        return " ".join(f"{name}={short(name if _unit(name) else key, item)}" for name, item in inside)
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         return "" if value is None else str(value)
-    for suffix, shown in _BY_SUFFIX:
-        if key.endswith(suffix):
-            return shown(value)
+    shown = _unit(key)
+    if shown is not None:
+        return shown(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
+def _unit(key: str) -> Callable[[float], str] | None:
+    """How a number of that name is shown; a name that begins with `times_` is a ratio."""
+    fitting = (shown for suffix, shown in _BY_SUFFIX if key.endswith(suffix))
+    return None if key.startswith(_RATIO) else next(fitting, None)
+
+
+_RATIO: Final = "times_"
 BY_UNIT: Final[dict[str, Callable[[float], str]]] = {
     "s": show_seconds,
     "B": show_bytes,

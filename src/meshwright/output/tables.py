@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from meshwright.base.result import Candidate
 
 _CHANGES: Final = 12
+_MOST_COLUMNS: Final = 9
 _SAVES: Final = 12
 _BAR: Final = 36
 _NARROWEST: Final = 80
@@ -167,19 +168,46 @@ def _answer(console: Console, answer: Any) -> None:
         _draw(console, answer)
         return
     value = plain_value(answer)
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        rows = cast("list[dict[str, Any]]", value)
-        for key in rows[0]:
-            table.add_column(key, justify="right")
-        for row in rows:
-            table.add_row(*(short(key, item) for key, item in row.items()))
-        console.print(table)
+    if _are_records(value):
+        _records(console, cast("list[dict[str, Any]]", value))
     elif isinstance(value, dict):
         for key, item in value.items():
-            console.print(f"  {key:<24} {short(key, item)}")
+            if _are_records(item):
+                console.print(f"\n{key}")
+                _records(console, cast("list[dict[str, Any]]", item))
+            else:
+                console.print(f"  {key:<24} {_cell(key, item)}")
     elif value is not None and not isinstance(value, list):
         console.print(f"  {short('', value)}")
+
+
+def _are_records(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(cast("list[object]", value)[0], dict)
+
+
+def _records(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Rows as they are; of many fields a line a field and a column a row."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    fields = list(rows[0])
+    if len(fields) <= _MOST_COLUMNS:
+        for key in fields:
+            table.add_column(key, justify="right")
+        for row in rows:
+            table.add_row(*(_cell(key, item) for key, item in row.items()))
+    else:
+        table.add_column(fields[0])
+        for row in rows:
+            table.add_column(_cell(fields[0], row[fields[0]]), justify="right")
+        for key in fields[1:]:
+            table.add_row(key, *(_cell(key, row[key]) for row in rows))
+    console.print(table)
+
+
+def _cell(key: str, value: Any) -> str:
+    """A number by its name; what is a list, item by item."""
+    if not isinstance(value, list):
+        return short(key, value)
+    return "; ".join(short(key, item) for item in cast("list[Any]", value))
 
 
 def _changes(console: Console, body: dict[str, Any]) -> None:

@@ -220,7 +220,8 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
     what = f"{model.name} at {layout.id} on {system.name}"
     if options.resident:
         what += f" with {options.resident} x {options.context} tokens"
-    room = f"; room for {memory['max_kv_tokens']:,} KV tokens"
+    windowed = any(block.mixer.window is not None for block in model.kinds)
+    room = f"; room for {memory['max_kv_tokens']:,} KV tokens{' of sessions that fill no window' if windowed else ''}"
     if memory["max_sessions"] is not None:
         room += f", {memory['max_sessions']} sessions"
     if refused is not None:
