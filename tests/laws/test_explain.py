@@ -31,8 +31,9 @@ from meshwright import (
 )
 from meshwright.base.errors import UserError
 from meshwright.base.parse import get_path, put_path
+from meshwright.cost.reserve import ReserveRule
 from meshwright.job.faults import Fault
-from meshwright.scenarios._engine import budget_bytes
+from meshwright.scenarios._engine import EngineOptions, budget_bytes
 from meshwright.scenarios.explain import ExplainOptions, explain
 from meshwright.scenarios.fit import replica_layout
 from meshwright.workload.feed_forward import busiest_share
@@ -100,31 +101,54 @@ def document(seed: int) -> dict[str, Any]:
     draw = Random(seed)  # noqa: S311 - test cases, not secrets
     model, system = read_model(draw.choice(MODELS)), read_system(draw.choice(SYSTEMS))
     context = draw.choice((1000, 8192, 65_536))
-    verb = draw.choice(("plan", "plan", "fit", "inspect"))
+    verb = draw.choice(("turns", "batches", "fit", "inspect"))
+    reserve = draw.choice((None, ReserveRule()))
     if verb == "inspect":
         result = inspect(model, InspectOptions(batch=draw.randint(1, 64), context=context))
     elif verb == "fit":
         layout = replica_layout(model, draw.choice((1, 2, 4)), draw.choice((1, 2)), 1)
-        result = fit(model, system, layout, FitOptions(context=context, sessions=draw.randint(1, 9)))
+        engine = draw.choice((None, EngineOptions(name="vllm")))
+        sessions = draw.randint(1, 9)
+        result = fit(
+            model, system, layout, FitOptions(context=context, sessions=sessions, reserve=reserve, engine=engine)
+        )
+    elif verb == "turns":
+        result = plan_serve(model, replace(system, node_power=10_200.0), _turns(draw, context), _options(draw, reserve))
     else:
-        deadline = draw.choice((None, draw.uniform(0.05, 5.0)))
         job = ServeJob(
-            sessions=draw.randint(1, 12),
+            sessions=draw.randint(1, 99),
             context=context,
             new_tokens=draw.randint(1, 64),
-            deadline=deadline,
-            deadline_from=None if deadline is None else deadline / 4,
-            on_time=draw.choice((1.0, 0.5)),
+            tpot=draw.choice((None, 0.02, 0.1)),
+            ttft=draw.choice((3.0, 60.0)),
         )
-        options = ServeOptions(
-            all_reduce=draw.choice(("auto", "ring", "tree", "measured")),
-            all_reduce_time=draw.choice((None, None, 2e-5)),
-            weight_reads=draw.choice(("strict", "even")),
-            flips="none",
-            fault=draw.choice((None, Fault(domain="card", index=0, at=0.02, stall=0.04))),
-        )
-        result = plan_serve(model, replace(system, node_power=10_200.0), job, options)
+        prefill = draw.choice(("cached", "between_steps"))
+        result = plan_serve(model, system, job, replace(_options(draw, reserve), fault=None, prefill=prefill))
     return json.loads(json.dumps(as_json(result)))
+
+
+def _turns(draw: Random, context: int) -> ServeJob:
+    deadline = draw.choice((None, draw.uniform(0.05, 5.0)))
+    return ServeJob(
+        sessions=draw.randint(1, 12),
+        context=context,
+        new_tokens=draw.randint(1, 64),
+        deadline=deadline,
+        deadline_from=None if deadline is None else deadline / 4,
+        on_time=draw.choice((1.0, 0.5)),
+    )
+
+
+def _options(draw: Random, reserve: ReserveRule | None) -> ServeOptions:
+    return ServeOptions(
+        all_reduce=draw.choice(("auto", "ring", "tree", "measured")),
+        all_reduce_time=draw.choice((None, None, 2e-5)),
+        weight_reads=draw.choice(("strict", "even")),
+        flips="none",
+        fault=draw.choice((None, Fault(domain="card", index=0, at=0.02, stall=0.04))),
+        reserve=reserve,
+        shards=draw.choice(("strict", "even")),
+    )
 
 
 def test_random_paths_of_random_results_evaluate_to_their_number():
