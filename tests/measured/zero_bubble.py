@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from meshwright.scenarios.schedule import ScheduleOptions, simulated
 from meshwright.sim.pipeline import PipelineTimeline
+from tests.measured.ask import table
+from tests.measured.schedule_cases import asked
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "zero-bubble.md"
 COMMAND: Final = ".venv/bin/python -m tests.measured.zero_bubble"
@@ -175,16 +177,16 @@ def median_and_worst(errors: Iterable[float]) -> tuple[float, float]:
 
 def page() -> str:
     """The text of `docs/zero-bubble.md`."""
-    return f"{_opening()}\n\n{_errors()}\n\n{_order()}\n\n{_table()}\n"
+    return f"{_opening()}\n\n{_errors()}\n\n{_order()}\n\n{_cases()}\n\n{_table()}\n"
 
 
 def _opening() -> str:
     return f"""# Pipeline schedules against measured throughput
 
 Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241), tables 3, 4 and 6, print the throughput of five
-schedules on A100 GPUs: {len(rows())} figures, kept in `tests/measured/data/zero-bubble.csv`. Of each configuration (model,
-stages, samples of a step) the 1F1B row alone is fitted, by one number: the time of a forward. `meshwright schedule` then
-says how much faster every other row is.
+schedules on A100 GPUs: {len(rows())} figures, kept in `tests/measured/data/zero-bubble.csv`. Of each configuration
+(model, stages, samples of a step) the 1F1B row alone is fitted, by one number: the time of a forward. The simulation
+behind `meshwright schedule` then says how much faster every other row is.
 
 This page is written by
 
@@ -192,7 +194,7 @@ This page is written by
 
 A test fails when it is not what the command would write. What is assumed, the same for all rows:
 
-- all stages take equal time, and so do all chunks: the first and last stage hold a layer less in the paper, for the
+- all stages take equal time, and so do all chunks: in the paper the first and last stage hold a layer less, and the
   embedding and the head;
 - a forward, an input gradient and a weight gradient take equal time: the figures do not state them;
 - messages, the optimizer and the host take no time;
@@ -233,26 +235,39 @@ def _order() -> str:
             gains = f"{fast.measured_gain:.1%}, {slow.measured_gain:.1%} | {fast.gain:.1%}, {slow.gain:.1%}"
             cells = (_name(fast), fast.row["schedule"], slow.row["schedule"], gains, order)
             lines.append(f"| {' | '.join(cells)} |")
-    opening = f"""Two schedules of one configuration are compared where their printed figures differ whatever was rounded away;
-the paper prints no spread of its runs. Of {len(told)} pairs {counts["as measured"]} are predicted in the measured order, \
-{counts["tied"]} as equal, {counts["reversed"]} the other way:"""
-    closing = """Interleaved with three chunks a rank and ZB-1p have one and the same bubble when a forward, an input gradient and a
-weight gradient take equal time, and ZB-V and ZB-2p have none: what then tells them apart is what is assumed away, the
-messages and how well small micro-batches use the GPU. Half a micro-batch that takes more than half the time is also why
-ZB-2p* is predicted too fast where its micro-batch is one sample."""
+    opening = f"""Two schedules of one configuration are compared where their printed figures differ whatever was rounded
+away; the paper prints no spread of its runs. Of {len(told)} pairs {counts["as measured"]} are predicted in the measured
+order, {counts["tied"]} as equal, {counts["reversed"]} the other way:"""
+    closing = """Interleaved with three chunks a rank and ZB-1p have one and the same bubble when a forward, an input gradient
+and a weight gradient take equal time, and ZB-V and ZB-2p have none: what tells them apart lies in what is assumed away.
+That half a micro-batch takes more than half the time would explain why ZB-2p* is predicted too fast, most where its
+micro-batch is one sample, and messages would explain why interleaved is; neither can be told from these figures."""
     return f"## Order\n\n{opening}\n\n" + "\n".join(lines) + f"\n\n{closing}"
 
 
 def _name(found: Found) -> str:
-    table, model, stages, samples = configuration(found)
-    return f"{table}: {model}, {stages} stages, {samples} samples"
+    where, model, stages, samples = configuration(found)
+    return f"{where}: {model}, {stages} stages, {samples} samples"
+
+
+def _cases() -> str:
+    lines = ["| case | source | question | stated | `schedule` says | not asked |", "|---|---|---|---|---|---|"]
+    for name, case in table("schedule-cases").items():
+        found = (f"{'/'.join(_asked_of(check))} `{check['path']}` {asked(check):.4g}" for check in case["checks"])
+        cells = (name, case["source"], case["question"], case["stated"], "; ".join(found), case["not_asked"])
+        lines.append(f"| {' | '.join(cells)} |")
+    opening = "Questions of practitioners about schedules; a ratio is that of two questions. A test checks each."
+    return f"## Cases\n\n{opening}\n\n" + "\n".join(lines)
+
+
+def _asked_of(check: Mapping[str, Any]) -> list[str]:
+    both = [check["ask"], *([check["ask"] | check["over"]] if "over" in check else [])]
+    return [f"{ask['schedule']}" + (f" v={ask['virtual_stages']}" if "virtual_stages" in ask else "") for ask in both]
 
 
 def _table() -> str:
-    lines = [
-        "| row | configuration | schedule | micro-batches | samples/GPU/s | measured gain | predicted | error | alone |",
-        "|---|---|---|--:|--:|--:|--:|--:|--:|",
-    ]
+    names = "row|configuration|schedule|micro-batches|samples/GPU/s|measured gain|predicted|error|predicted, alone"
+    lines = [f"| {names.replace('|', ' | ')} |", "|---|---|---|--:|--:|--:|--:|--:|--:|"]
     for found in findings():
         row = found.row
         fitted = row["schedule"] == FITTED
