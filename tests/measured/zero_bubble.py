@@ -235,11 +235,11 @@ def _order() -> str:
             gains = f"{fast.measured_gain:.1%}, {slow.measured_gain:.1%} | {fast.gain:.1%}, {slow.gain:.1%}"
             cells = (_name(fast), fast.row["schedule"], slow.row["schedule"], gains, order)
             lines.append(f"| {' | '.join(cells)} |")
-    opening = f"""Two schedules of one configuration are compared where their printed figures differ whatever was rounded
-away; the paper prints no spread of its runs. Of {len(told)} pairs {counts["as measured"]} are predicted in the measured
+    opening = f"""Two schedules of one configuration are compared where their printed figures differ whatever was
+rounded away; the paper prints no spread of its runs. Of {len(told)} pairs {counts["as measured"]} are predicted in the measured
 order, {counts["tied"]} as equal, {counts["reversed"]} the other way:"""
-    closing = """Interleaved with three chunks a rank and ZB-1p have one and the same bubble when a forward, an input gradient
-and a weight gradient take equal time, and ZB-V and ZB-2p have none: what tells them apart lies in what is assumed away.
+    closing = """Interleaved with three chunks a rank and ZB-1p have one and the same bubble when a forward, an input
+gradient and a weight gradient take equal time, and ZB-V and ZB-2p have none: what tells them apart lies in what is assumed away.
 That half a micro-batch takes more than half the time would explain why ZB-2p* is predicted too fast, most where its
 micro-batch is one sample, and messages would explain why interleaved is; neither can be told from these figures."""
     return f"## Order\n\n{opening}\n\n" + "\n".join(lines) + f"\n\n{closing}"
@@ -262,7 +262,12 @@ def _cases() -> str:
 
 def _asked_of(check: Mapping[str, Any]) -> list[str]:
     both = [check["ask"], *([check["ask"] | check["over"]] if "over" in check else [])]
-    return [f"{ask['schedule']}" + (f" v={ask['virtual_stages']}" if "virtual_stages" in ask else "") for ask in both]
+    return [_shape(ask) for ask in both]
+
+
+def _shape(ask: Mapping[str, Any]) -> str:
+    chunks = f" v={ask['virtual_stages']}" if ask["schedule"] == "interleaved" else ""
+    return f"{ask['schedule']}{chunks}"
 
 
 def _table() -> str:
