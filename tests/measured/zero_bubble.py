@@ -239,9 +239,10 @@ def _order() -> str:
 rounded away; the paper prints no spread of its runs. Of {len(told)} pairs {counts["as measured"]} are predicted in the
 measured order, {counts["tied"]} as equal, {counts["reversed"]} the other way:"""
     closing = """Interleaved with three chunks a rank and ZB-1p have one and the same bubble when a forward, an input
-gradient and a weight gradient take equal time, and ZB-V and ZB-2p have none: what tells them apart lies in what is assumed
-away. That half a micro-batch takes more than half the time would explain why ZB-2p* is predicted too fast, most where its
-micro-batch is one sample, and messages would explain why interleaved is; neither can be told from these figures."""
+gradient and a weight gradient take equal time, and ZB-V and ZB-2p have none: what tells them apart
+lies in what is assumed away. That half a micro-batch takes more than half the time would explain
+why ZB-2p* is predicted too fast, most where its micro-batch is one sample, and messages would
+explain why interleaved is; neither can be told from these figures."""
     return f"## Order\n\n{opening}\n\n" + "\n".join(lines) + f"\n\n{closing}"
 
 
