@@ -182,7 +182,8 @@ def _answer(console: Console, answer: Any) -> None:
 
 
 def _are_records(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(cast("list[object]", value)[0], dict)
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return bool(items) and isinstance(items[0], dict)
 
 
 def _records(console: Console, rows: list[dict[str, Any]]) -> None:
