@@ -240,6 +240,7 @@ def test_a_layout_is_named_by_place_or_by_id():
         ("", "IO044"),
         ("best.fits", "IO044"),
         ("flips[0].value", "IO045"),
+        ("defaulted[0].value", "IO044"),
     ],
 )
 def test_a_path_without_a_number_is_refused_with_a_fix(path, code):
@@ -247,6 +248,14 @@ def test_a_path_without_a_number_is_refused_with_a_fix(path, code):
         explain(document_of_a_plan(), ExplainOptions(path=path))
     assert caught.value.code == code
     assert caught.value.fix
+
+
+def test_a_field_that_took_its_default_is_no_formula():
+    found = json.loads(json.dumps(as_json(inspect(read_model("meta-llama/Llama-3.1-8B"), InspectOptions()))))
+    assert found["defaulted"]
+    with pytest.raises(UserError) as caught:
+        explain(found, ExplainOptions(path="defaulted[0].value"))
+    assert caught.value.code == "IO045"
 
 
 def test_an_answer_of_another_command_has_no_expressions():

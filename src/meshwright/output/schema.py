@@ -27,7 +27,7 @@ from typing import (
 
 from meshwright.base.result import SCHEMA_VERSION, Basis, Candidate, Result
 from meshwright.layout.layout import Layout
-from meshwright.output import bodies
+from meshwright.output import bodies, bodies_catalog, bodies_timelines
 from meshwright.system.facts import Facts
 
 Schema: TypeAlias = dict[str, Any]
@@ -65,12 +65,12 @@ COMMANDS: Final = (
         name="plan serve", body=bodies.BatchBody, given=_SERVING, candidate="BatchCandidate", discipline="continuous"
     ),
     Command(name="explain", body=bodies.ExplainBody),
-    Command(name="schedule", body=bodies.ScheduleBody),
-    Command(name="checkpoint timeline", body=bodies.SavesBody),
+    Command(name="schedule", body=bodies_timelines.ScheduleBody),
+    Command(name="checkpoint timeline", body=bodies_timelines.SavesBody),
     Command(name="compare", body=bodies.CompareBody),
-    Command(name="list", body=bodies.CatalogBody),
-    Command(name="study list", body=bodies.StudiesBody),
-    Command(name="study run", body=bodies.StudyBody),
+    Command(name="list", body=bodies_catalog.CatalogBody),
+    Command(name="study list", body=bodies_catalog.StudiesBody),
+    Command(name="study run", body=bodies_catalog.StudyBody),
 )
 
 

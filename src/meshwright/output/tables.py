@@ -144,6 +144,9 @@ def _schedules(console: Console, body: Mapping[str, Any]) -> None:
         for number, letters in enumerate(drawn["ranks"]):
             console.print(f"  {number:>2} {letters}")
         console.print("F forward, B backward, W weight gradient, U update; small: entered at the last rank")
+        spent = body["critical_path_s"].items()
+        path = ", ".join(f"{kind.replace('_', ' ')} {show_seconds(seconds)}" for kind, seconds in spent)
+        console.print(f"critical path: {path}")
 
 
 def _items(console: Console, items: list[Mapping[str, Any]]) -> None:

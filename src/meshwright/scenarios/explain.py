@@ -32,6 +32,16 @@ NOT_MODELLED: Final = (
 _SEARCHED: Final = ("replicas", "tp", "pp", "ep", "etp")
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 _CLOSE: Final = 1e-9
+_WITHOUT_FORMULA: Final = {
+    "flips": (
+        "a flip is found by search, and no formula gives it",
+        "explain the goals there: plan again with its parameter set to the flip's value",
+    ),
+    "defaulted": (
+        "a field that the config leaves out, with the value of its class",
+        "explain what follows from it, under inputs.model",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +64,9 @@ def explain(document: Document, options: ExplainOptions) -> Result:
     saved = _at(document, steps, path)
     if isinstance(saved, bool) or not isinstance(saved, (int, float)):
         raise FileError(44, f"{path} is not a number", _numbers_below(path, saved))
-    if steps[0] == "flips":
-        cause = f"{path}: a flip is found by search, and no formula gives it"
-        raise FileError(45, cause, "explain the goals there: plan again with its parameter set to the flip's value")
+    if steps[0] in _WITHOUT_FORMULA:
+        cause, fix = _WITHOUT_FORMULA[str(steps[0])]
+        raise FileError(45, f"{path}: {cause}", fix)
     found = _matching(run(document, _layout_of(document, steps)), document, steps, path)
     value = held(found)
     same = abs(value - saved) <= _CLOSE * max(abs(saved), abs(value))
@@ -175,7 +185,8 @@ def _at(document: Document, steps: Sequence[Step], path: str) -> Any:
         elif isinstance(value, list) and isinstance(step, int):
             items = cast("list[Any]", value)
             if step >= len(items):
-                raise FileError(44, f"{path}: there are {len(items)} items", f"give a place below {len(items)}")
+                fix = f"give a place below {len(items)}" if items else "nothing stands there in this answer"
+                raise FileError(44, f"{path}: there are {len(items)} items", fix)
             value = items[step]
         else:
             raise FileError(44, f"{path}: there is nothing inside {step!r}", "end the path before it")

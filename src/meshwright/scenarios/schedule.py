@@ -13,6 +13,8 @@ from meshwright.scenarios._schedule_picture import picture
 from meshwright.scenarios._stages import figures, of_virtual_stages
 from meshwright.sim.pipeline import Cells, Durations, PipelineTimeline, Ties, run_pipeline
 from meshwright.sim.pipeline_memory import Sizes, peaks, reservations
+from meshwright.sim.pipeline_timeline import as_timeline
+from meshwright.sim.timeline import critical_path
 from meshwright.workload.slots import (
     SCHEDULES,
     Shape,
@@ -147,9 +149,16 @@ def schedule(options: ScheduleOptions) -> Result:
             "chosen": None if best is None else best.schedule,
             "fitting": sum(row.fits for row in rows),
             "schedules": rows,
+            "critical_path_s": None if best is None else _critical_path_s(runs[best.schedule].timeline),
             "timeline": drawn,
         },
     )
+
+
+def _critical_path_s(timeline: PipelineTimeline) -> dict[str, float]:
+    """Seconds of the chain of tasks that decides the step, by what they do; kinds that it has none of are left out."""
+    spent = critical_path(as_timeline(timeline)).by_kind_s()
+    return {kind: seconds for kind, seconds in spent.items() if seconds > 0}
 
 
 def simulated(name: str, options: ScheduleOptions) -> PipelineTimeline:

@@ -125,7 +125,8 @@ def test_the_answer_of_a_study_is_compared_too():
 def test_differences_of_extreme_numbers_are_finite_or_null(a, b):
     one, other = copy.deepcopy(RING), copy.deepcopy(RING)
     one["best"]["idle_devices"], other["best"]["idle_devices"] = a, b
-    json.dumps(as_json(compare(one, other)), allow_nan=False)
+    document = as_json(compare(one, other))
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
 # ------------------------------------------------------------------------------------------------------ what is read

@@ -203,3 +203,10 @@ def test_a_slow_stage_fills_the_buffers_before_it_and_stalls_the_stages_before()
     assert tight.stalled_s[1] > 0
     assert tight.stalled_s[0] > 0
     assert tight.stalled_s[2] == 0
+
+
+def test_the_critical_path_adds_up_to_the_step_of_the_chosen_schedule():
+    body = schedule(STEP).body
+    chosen = next(row for row in body["schedules"] if row.schedule == body["chosen"])
+    assert sum(body["critical_path_s"].values()) == pytest.approx(chosen.total_s, rel=1e-12)
+    assert body["critical_path_s"]["update"] == pytest.approx(0.001)
