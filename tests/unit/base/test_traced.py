@@ -87,6 +87,16 @@ def test_steps_that_change_nothing_are_not_recorded():
     assert not isinstance(number * 0, Traced)
 
 
+@pytest.mark.parametrize(
+    ("made", "value"),
+    [(lambda x: 0 - x, -5), (lambda x: 1 / x, 0.2), (lambda x: 1 // x, 0), (lambda x: x // 1, 5), (lambda x: x**1, 5)],
+)
+def test_steps_that_change_a_number_are_recorded(made, value):
+    found = made(five())
+    assert found.value == value
+    assert found.operands
+
+
 def test_a_traced_number_is_never_taken_for_the_plain_one_by_a_cache():
     assert five() == 5
     assert hash(five()) != hash(5)
