@@ -58,6 +58,7 @@ SIGNS: dict[str, Any] = {
     "floor": math.floor,
     "log2": math.log2,
     "exp": math.exp,
+    "expm1": math.expm1,
     "divide_up": lambda left, right: -(-left // right),
     "doublings": lambda count: math.ceil(math.log2(count)),
     "name": lambda item: item,

@@ -92,6 +92,11 @@ def exp(value: N) -> N:
     return cast("N", np.exp(cast("Any", value)))
 
 
+def expm1(value: N) -> N:
+    """Exponential of a dimensionless number, less 1; exact where the number is small."""
+    return cast("N", np.expm1(cast("Any", value)))
+
+
 def _whole(value: Any) -> Any:
     return value.astype(np.int64)
 

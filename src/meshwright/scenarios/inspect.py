@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.result import Basis, Result, Verdict
 from meshwright.base.units import Tokens, show_bytes
 from meshwright.cost.memory import state_bytes_per_token
+from meshwright.cost.model_flops import active_parameters
 from meshwright.job.serve import MOST_SESSIONS, MOST_TOKENS, check_range
 from meshwright.layout.ownership import AXIS_OF_ROLE
-from meshwright.model.feed_forwards import Experts
-from meshwright.model.model import Model, block_weights, format_bytes, parameter_bytes, parameter_counts
+from meshwright.model.model import Model, format_bytes, parameter_bytes, parameter_counts
 from meshwright.scenarios._shared import NO_TOKENS, sources_of, stated_model
 from meshwright.workload.attention import score_flops
 from meshwright.workload.batches import Batch, decode, prefill
@@ -101,18 +101,6 @@ def prefill_flops(model: Model, tokens: int) -> float:
     matrices = [(item, step.sampled if item.sampled else tokens) for item in operators(model)]
     weight_flops = sum(_matrix_flops(item) * rows for item, rows in matrices)
     return 1.0 * (weight_flops + sum(_attention_flops(item, step) for item in operators(model)))
-
-
-def active_parameters(model: Model) -> int:
-    """Parameters one token meets: all but the experts that it does not visit; the embedding counts once."""
-    idle = 0
-    for kind, (block, count) in enumerate(zip(model.kinds, model.kind_counts, strict=True)):
-        layer = block.feed_forward
-        if isinstance(layer, Experts):
-            routed = [item for item in block_weights(model, kind) if item.dims[0].role == "experts"]
-            elements = sum(item.elements for item in routed)
-            idle += count * elements * (layer.experts - layer.top_k) // layer.experts
-    return parameter_counts(model)["total"] - idle
 
 
 def kv_bytes_per_token(model: Model) -> int:

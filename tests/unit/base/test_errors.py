@@ -64,6 +64,7 @@ MEANING = {
     "JOB006": "a number or option that the discipline does not know",
     "JOB007": "experts read that no step of the model can read",
     "JOB008": "tokens that come too late",
+    "JOB060": "an unknown convention of counting FLOPs",
     "LAY001": "a layout field that is unknown or out of range",
     "LAY002": "more devices than the system has",
     "LAY003": "tp does not divide the attention heads",

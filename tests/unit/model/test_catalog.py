@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -159,7 +160,13 @@ def test_the_catalog_holds_the_models_of_the_chapters():
         ("allenai/OLMo-2-1124-7B", 7_298_617_344),
         ("ibm-granite/granite-3.0-8b-base", 8_170_848_256),
         ("openai-community/gpt2", 124_439_808),
+        ("openai-community/gpt2-large", 774_030_080),
         ("openai-community/gpt2-xl", 1_557_611_200),
+        ("Qwen/Qwen2.5-32B", 32_763_876_352),
+        ("Qwen/Qwen2.5-72B", 72_706_203_648),
+        ("meta-llama/Meta-Llama-3-8B", 8_030_261_248),
+        ("meta-llama/Meta-Llama-3-70B", 70_553_706_496),
+        ("meta-llama/Llama-3.3-70B-Instruct", 70_553_706_496),
         ("EleutherAI/gpt-neox-20b", 20_554_567_680),
         ("bigscience/bloom", 176_247_271_424),
         ("facebook/opt-125m", 125_239_296),
@@ -170,6 +177,13 @@ def test_the_catalog_holds_the_models_of_the_chapters():
 def test_published_parameter_counts_are_met(name, total):
     """As the safetensors headers on the hub state them (gpt-oss: of its bf16 copies)."""
     assert parameter_counts(read_entry(name))["total"] == total
+
+
+def test_gpt_3_has_the_parameters_of_its_paper_and_those_of_the_padded_vocabulary():
+    """arXiv:2005.14165, table 2.1: 175.0B; arXiv:2104.04473, table 1: 174.6B with 51200 rows."""
+    model = read_entry("gpt3-175b")
+    assert parameter_counts(model)["total"] == pytest.approx(175e9, rel=3e-3)
+    assert parameter_counts(replace(model, vocab=51200))["total"] == pytest.approx(174.6e9, rel=3e-4)
 
 
 def test_the_published_file_of_glm_holds_what_is_counted_and_what_stands_apart():

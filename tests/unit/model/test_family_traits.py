@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from meshwright.cost.model_flops import active_parameters
 from meshwright.model.feed_forwards import Dense, Experts
 from meshwright.model.model import parameter_bytes, parameter_counts
 from meshwright.model.reader import read_config
-from meshwright.scenarios.inspect import active_parameters, apart, kv_by_kind
+from meshwright.scenarios.inspect import apart, kv_by_kind
 from tests.unit.model.configs import LLAMA, QWEN3_MOE, read_entry, refusal, without
 
 SLIDING, FULL = "sliding_attention", "full_attention"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from meshwright.base.errors import ModelError
+from meshwright.cost.model_flops import active_parameters
 from meshwright.model.feed_forwards import Dense, Experts
 from meshwright.model.formats import BF16, fp8_block
 from meshwright.model.mixers import Attention
@@ -23,7 +24,6 @@ from meshwright.model.model import (
     parameter_counts,
 )
 from meshwright.model.tensors import Dim
-from meshwright.scenarios.inspect import active_parameters
 from meshwright.workload.feed_forward import products
 
 ATTENTION = Attention(heads=4, kv_heads=2, head_dim=4)
