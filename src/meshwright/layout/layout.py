@@ -11,6 +11,7 @@ from meshwright.layout.axes import MESH_AXES, world_size
 
 AttentionCopies: TypeAlias = Literal["data_parallel", "replicated"]
 _ID_FIELDS: Final = ("replicas", "dp_replicate", "dp_shard", "tp", "cp", "pp", "ep", "etp")
+_CHOICES: Final = ("sp", "zero", "schedule", "virtual_stages", "micro_batch", "recompute", "offload")
 _ALWAYS: Final = frozenset({"replicas", "tp", "pp"})
 _RANGE_OF_DEGREES: Final = (1, 1_000_000)
 _RANGE_OF_ZERO: Final = (0, 3)
@@ -44,14 +45,18 @@ class Layout:
 
     @property
     def id(self) -> str:
-        """`replicas=4,tp=2,pp=1`: replicas, tp and pp always, the other degrees when they are not 1."""
-        pairs = ((name, getattr(self, name)) for name in _ID_FIELDS)
-        return ",".join(f"{name}={value}" for name, value in pairs if name in _ALWAYS or value != 1)
+        """`replicas=4,tp=2,pp=1`: replicas, tp and pp always, the rest where it is not the default."""
+        pairs = ((name, getattr(self, name)) for name in (*_ID_FIELDS, *_CHOICES))
+        shown = ((name, value) for name, value in pairs if name in _ALWAYS or value != _DEFAULTS[name])
+        return ",".join(f"{name}={str(value).lower()}" for name, value in shown)
 
     @property
     def world_size(self) -> int:
         """Ranks of all replicas."""
         return world_size({axis: getattr(self, axis) for axis in MESH_AXES})
+
+
+_DEFAULTS: Final = {item.name: item.default for item in fields(Layout)}
 
 
 def fields_of(layout: Layout) -> dict[str, Any]:

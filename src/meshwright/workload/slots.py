@@ -252,10 +252,9 @@ def crossings(slots: Slots) -> int:
 def activation_sets(slots: Slots, share: N) -> N:
     """The most saved sets that a rank holds at once, as its slot order alone has it, in sets of a whole stage.
 
-    A set is held from its forward to the end of its backward (of its weight gradient where that is split off).
-    share: of a whole stage that a virtual stage is. Two slot orders on one stream count as each alone, added.
+    share: of a whole stage that a virtual stage is.
     """
-    return cast("N", _most_held(slots) * cast("Any", share))
+    return cast("N", int(most_held(slots).max()) * cast("Any", share))
 
 
 def weight_lag(slots: Slots) -> list[int]:
@@ -263,17 +262,30 @@ def weight_lag(slots: Slots) -> list[int]:
     return [_lag_of(slots, rank) for rank in range(slots.ranks)]
 
 
-def _most_held(slots: Slots) -> int:
+def most_held(slots: Slots) -> Ints:
+    """By rank, the most saved sets of a virtual stage that it holds at once, as its slot order alone has it.
+
+    A set is held from its forward to the end of its backward (of its weight gradient where that is split off). Two
+    slot orders on one stream count as each alone, added.
+    """
     freed = _frees(slots)
     held = np.where(slots.kind == FORWARD, 1, 0) - freed
     most = np.zeros((slots.ranks, int(slots.sequence.max()) + 1), np.int64)
-    for rank in range(slots.ranks):
-        for sequence in range(most.shape[1]):
-            rows = (slots.rank == rank) & (slots.sequence == sequence)
-            # a set is freed at the end of its slot, so the next slot begins with it gone
-            running = np.cumsum(held[rows]) + freed[rows]
-            most[rank, sequence] = running.max(initial=0)
-    return int(most.sum(axis=1).max())
+    for rank, sequence, rows in _orders(slots):
+        # a set is freed at the end of its slot, so the next slot begins with it gone
+        running = np.cumsum(held[rows]) + freed[rows]
+        most[rank, sequence] = running.max(initial=0)
+    return most.sum(axis=1)
+
+
+def _orders(slots: Slots) -> list[tuple[int, int, Ints]]:
+    """Rank, sequence and rows of every slot order."""
+    keys = slots.rank * (int(slots.sequence.max(initial=0)) + 1) + slots.sequence
+    places = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(np.diff(keys[places], prepend=-1))
+    return [
+        (int(slots.rank[rows[0]]), int(slots.sequence[rows[0]]), rows) for rows in np.split(places, starts[1:].tolist())
+    ]
 
 
 def _frees(slots: Slots) -> Ints:

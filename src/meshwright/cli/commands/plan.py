@@ -25,7 +25,11 @@ from meshwright.cli.show import show
 from meshwright.job.expert_load import read_expert_reads
 from meshwright.job.faults import read_fault
 from meshwright.job.serve import ServeJob, read_deadline
+from meshwright.job.recipe import read_recipe
+from meshwright.job.train import TrainJob
+from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.serving import ServeOptions, plan_serve
+from meshwright.scenarios.training import plan_train
 
 _JOB: Final = ("sessions", "context", "new_tokens", "on_time", "discipline", "ttft", "tpot", "concurrency")
 
@@ -84,3 +88,64 @@ def serve(model: ModelChoice, system: str, settings: tuple[str, ...], output: Ou
     read, on = model_of(model, changes["model"]), system_of(system, changes["system"])
     result = plan_serve(read, on, changed(job, changes["job"]), options)
     return show(retyped(result, model, system, settings, given), output)
+
+
+_TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve", "noise_scale")
+
+
+@command.command("train")
+@model_options
+@system_options
+@click.option("--tokens", required=True, help="Useful tokens to train on, as in 100B.")
+@click.option("--sequence", required=True, help="Tokens of one sequence, as in 8K.")
+@click.option("--global-batch", type=int, required=True, help="Sequences of one step, over all devices.")
+@click.option("--deadline", default=None, help="To the last step, as in 30d.")
+@click.option("--reserve", default="0s", show_default=True, help="Planned stops within the deadline, as in 5d.")
+@click.option("--recipe", default="bf16-adamw", show_default=True, help="Formats and optimizer, by name.")
+@click.option("--efficiency", default=None, help="Share of the peak, as in 40% [a roofline at datasheet rates].")
+@click.option(
+    "--efficiency-kind",
+    type=click.Choice(["model-flops", "compute"]),
+    default="model-flops",
+    show_default=True,
+    help="Whether recompute and the update are inside the efficiency.",
+)
+@click.option("--input-wait", default=None, help="Of every step, as in 0.5s.")
+@click.option("--prep-workers", type=int, default=None, help="Processes that prepare sequences.")
+@click.option("--prep-rate", type=float, default=None, help="Sequences a second of one of them.")
+@click.option("--activation-budget", default=None, help="In place of computed activations, gathers and workspace.")
+@click.option("--usable-memory", default=None, help="Of a device, as in 22GiB [its capacity].")
+@click.option("--workspace", default="2GiB", show_default=True, help="Kept free on every device (assumed).")
+@click.option("--kernel", type=click.Choice(["flash", "materialised"]), default="flash", show_default=True)
+@click.option("--loss", type=click.Choice(["materialised", "fused"]), default="materialised", show_default=True)
+@click.option("--prefetch", type=click.Choice(["on", "off"]), default="on", show_default=True)
+@click.option("--nic", type=click.Choice(["own", "shared"]), default="own", show_default=True)
+@click.option("--card-mtbf", default=None, help="Mean time between failures of one device, as in 337.07d.")
+@click.option("--job-mtbf", default=None, help="Mean time between failures of all devices, as in 7.9h.")
+@click.option("--checkpoint-interval", default="1800s", show_default=True, help="Useful time between saves.")
+@click.option("--storage-write", default=None, help="Rate of a save, as in 7GB/s.")
+@click.option("--restart", default="120s", show_default=True, help="From a failure to the first step.")
+@click.option("--straggler-sigma", default="0%", show_default=True, help="Spread of a device's compute time.")
+@click.option("--spike-interval", default=None, help="Between loss spikes, as in 7d.")
+@click.option("--noise-scale", default=None, help="Gradient noise scale in tokens, as in 2M.")
+@click.option("--price", type=float, default=None, help="Of a device for an hour.")
+@click.option("--objective", type=click.Choice(["date", "cost", "gpu-hours"]), default="date", show_default=True)
+@click.option("--keep", type=int, default=20, show_default=True, help="Candidates shown.")
+@click.option("--basis", type=click.Choice(["datasheet"]), default="datasheet", show_default=True)
+@layout_option
+@set_option
+@output_options
+def train(model: ModelChoice, system: str, settings: tuple[str, ...], output: Output, layout: str, **given: Any) -> int:
+    """Which layout trains on these tokens soonest, whether it fits, and when it ends."""
+    changes = split_settings(settings, ("model", "system", "job", "layout"))
+    recipe = read_recipe(given.pop("recipe"))
+    job = build(TrainJob, {**{name: given.pop(name) for name in _TRAIN_JOB}, "recipe": recipe}, "job")
+    given |= {
+        "efficiency_kind": given["efficiency_kind"].replace("-", "_"),
+        "objective": given["objective"].replace("-", "_"),
+        "layout": fixed_of(layout, changes["layout"]),
+    }
+    options = build(TrainOptions, given, "plan train")
+    read, on = model_of(model, changes["model"]), system_of(system, changes["system"])
+    result = plan_train(read, on, changed(job, changes["job"]), options)
+    return show(result, output)

@@ -1,0 +1,156 @@
+"""A model and columns of layouts go in; what each row's pipeline ranks hold and work on comes out.
+
+Ranks of a pipeline that hold the same layers are one entry; of these the one that keeps most sets of activations counts,
+because bytes rise with the sets. So a row has a handful of entries, whatever its pp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from meshwright.base.traced import values
+from meshwright.layout.ownership import stage_of_layers
+from meshwright.workload.slots import Shape, most_held, read_schedule
+
+if TYPE_CHECKING:
+    from meshwright.base.numbers import Floats, Ints
+    from meshwright.layout.layouts import Layouts
+    from meshwright.model.model import Model
+    from meshwright.workload.slots import Slots
+
+PLAIN: Final = "one_f_one_b"
+"""The order of a single rank, where a layout names no schedule."""
+_SETTLED: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pipelines:
+    """Columns [rows, entries] of ranks that hold the same layers; an entry without ranks is empty.
+
+    layers: [rows, entries, kinds + 2] of each kind, then first and last virtual stages, over all directions.
+    ranks: how many are alike.   number: the first of them that keeps most.   sets: of activations of all its layers
+    that it keeps at once (a fraction where it holds several virtual stages).   last_sets: of the model's end.
+    directions: micro-batches enter at one end or, half of them each, at both.
+    """
+
+    layers: Ints
+    ranks: Ints
+    number: Ints
+    sets: Floats
+    last_sets: Floats
+    directions: Ints
+
+
+def pipelines(model: Model, layouts: Layouts, micro_batches: Ints) -> Pipelines:
+    """The pipelines of every row. Rows whose schedule refuses their shape get what one set a rank would be."""
+    plain = layouts.plain()
+    names, of_name = np.unique(plain.columns["schedule"].astype("U32"), return_inverse=True)
+    keys = np.stack([of_name, plain.degree("pp"), plain.degree("virtual_stages"), values(micro_batches)])
+    found, place = _distinct(keys)
+    entries = [
+        _entries(model, str(names[name]), Shape(stages=stages, micro_batches=batches, virtual_stages=chunks))
+        for name, stages, chunks, batches in found.T.tolist()
+    ]
+    most = max(len(item.ranks) for item in entries)
+    joined = [_padded(item, most) for item in entries]
+    return Pipelines(
+        **{
+            name: np.stack([getattr(item, name) for item in joined])[place]
+            for name in ("layers", "ranks", "number", "sets", "last_sets", "directions")
+        }
+    )
+
+
+def _distinct(keys: Ints) -> tuple[Ints, Ints]:
+    """The distinct columns, and which of them each is: packed into one number, whose sorting is quick."""
+    sizes = keys.max(axis=1, initial=0) + 1
+    packed = np.ravel_multi_index(tuple(keys), tuple(sizes.tolist()))
+    found, place = np.unique(packed, return_inverse=True)
+    return np.stack(np.unravel_index(found, tuple(sizes.tolist()))), place
+
+
+@cache
+def _entries(model: Model, schedule: str, shape: Shape) -> Pipelines:
+    """The entries of one shape."""
+    name = PLAIN if schedule in {"None", ""} else schedule
+    program = read_schedule(name)
+    refused = program.refusal(shape) is not None
+    if refused:
+        name, shape = PLAIN, replace(shape, virtual_stages=1)
+        program = read_schedule(name)
+    placement = program.placement(shape)
+    held, last = _held(name, shape)
+    table: dict[tuple[int, ...], list[float]] = {}
+    for rank, row in enumerate(_rank_layers(model, placement)):
+        pieces = max(int((placement == rank).sum()), 1)
+        sets = held[rank] / pieces
+        entry = table.setdefault(row, [0, rank, sets])
+        entry[0] += 1
+        if sets > entry[2]:
+            entry[1:] = [rank, sets]
+    ranks, number, sets = zip(*table.values(), strict=True)
+    layers = np.array(list(table), dtype=np.int64)
+    return Pipelines(
+        layers=layers,
+        ranks=np.array(ranks, dtype=np.int64),
+        number=np.array(number, dtype=np.int64),
+        sets=np.array(sets, dtype=np.float64),
+        last_sets=layers[:, -1] * float(last),
+        directions=np.array(program.DIRECTIONS, dtype=np.int64),
+    )
+
+
+def _rank_layers(model: Model, placement: Ints) -> list[tuple[int, ...]]:
+    """For every rank, layers of each kind, first and last virtual stages; of all directions together."""
+    kinds = model.kind_of_layer
+    pieces = stage_of_layers(len(kinds), placement.shape[1])
+    rows = np.zeros((int(placement.max()) + 1, len(model.kinds) + 2), dtype=np.int64)
+    for direction in placement.tolist():
+        for number, (rank, layers) in enumerate(zip(direction, pieces, strict=True)):
+            own = kinds[layers.start : layers.stop]
+            ends = [int(number == 0), int(number == len(pieces) - 1)]
+            rows[rank] += np.array([*(own.count(kind) for kind in range(len(model.kinds))), *ends])
+    return [tuple(row) for row in rows.tolist()]
+
+
+@cache
+def _held(name: str, shape: Shape) -> tuple[list[float], float]:
+    """Most sets by rank, and of the last virtual stage. Past some micro-batches they stay, or grow by as many each."""
+    settled = _SETTLED * shape.stages
+    beyond = (shape.micro_batches - settled) // shape.stages
+    if beyond < 1:
+        return _counted(name, shape)
+    rest = shape.micro_batches - beyond * shape.stages
+    first, second = (
+        _counted(name, replace(shape, micro_batches=batches)) for batches in (rest, rest + shape.stages)
+    )
+    grown = [low + beyond * (high - low) for low, high in zip(first[0], second[0], strict=True)]
+    return grown, first[1] + beyond * (second[1] - first[1])
+
+
+@cache
+def _counted(name: str, shape: Shape) -> tuple[list[float], float]:
+    slots = read_schedule(name).slots(shape)
+    last = _only(slots, slots.virtual_stages - 1)
+    return most_held(slots).tolist(), float(most_held(last).max())
+
+
+def _only(slots: Slots, virtual_stage: int) -> Slots:
+    """The slots of one virtual stage, on the ranks that hold it."""
+    rows = slots.virtual_stage == virtual_stage
+    names = ("rank", "sequence", "kind", "virtual_stage", "micro_batch", "direction", "cell")
+    return replace(slots, **{name: getattr(slots, name)[rows] for name in names})
+
+
+def _padded(entry: Pipelines, count: int) -> Pipelines:
+    """The entry with as many places as the longest; those added have no ranks and no layers."""
+
+    def filled(column: Any) -> Any:
+        return np.concatenate([column, np.zeros((count - len(column), *column.shape[1:]), dtype=column.dtype)])
+
+    names = ("layers", "ranks", "number", "sets", "last_sets")
+    return replace(entry, **{name: filled(getattr(entry, name)) for name in names})

@@ -1,0 +1,299 @@
+"""A model, a system, a job and columns of layouts go in; the time of one training step and its parts come out.
+
+There is one estimator and it works on columns. A step is that of the slowest pipeline rank, with the time it idles
+because the others are not ready: its passes over every micro-batch, the exchanges that they wait for, what the channel
+of weights and gradients is behind, the bubble, and the update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from meshwright.base.numbers import maximum, minimum, where
+from meshwright.base.traced import named, values
+from meshwright.cost.pipelines import PLAIN as PLAIN_SCHEDULE
+from meshwright.cost.roofline import read_s
+from meshwright.cost.training_exchange import boundary_s, layer_exchange, state_exchange
+from meshwright.cost.training_work import training_work
+from meshwright.layout.layouts import distinct
+from meshwright.workload.slots import Work, read_schedule
+
+if TYPE_CHECKING:
+    from meshwright.base.numbers import Floats, Ints
+    from meshwright.cost.pipelines import Pipelines
+    from meshwright.cost.training_exchange import LayerExchange, Nic, StateExchange
+    from meshwright.cost.training_state import StateColumns
+    from meshwright.cost.training_work import EfficiencyKind, TrainingWork
+    from meshwright.job.train import TrainJob
+    from meshwright.layout.layouts import Layouts
+    from meshwright.model.model import Model
+    from meshwright.system.system import System
+
+Prefetch: TypeAlias = Literal["on", "off"]
+_MESH: Final = ("dp_replicate", "dp_shard", "pp", "cp", "tp", "ep", "etp")
+NOT_MODELLED: Final = (
+    "norms, rotary embedding, activation functions, residual adds, dropout and the loss (an --efficiency holds them)",
+    "kernel launches, and that computation and communication slow each other where they overlap",
+    "steady-state waits for messages between stages: the estimate has those of fill and drain, the simulation all",
+    "gradients of adapters alone: with LoRA the reduction is charged as if all parameters were trained",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingAssumptions:
+    """What the estimator is told beside the four nouns.
+
+    efficiency: the share of the peak; None for a roofline at datasheet rates, which is a lower bound.
+    efficiency_kind: `model_flops` holds recompute, the update and all that is no matrix product; `compute` is that of
+    matrix products alone, recompute included.   prefetch: whether gathers and reductions run beside computation.
+    nic: whether a device has its share of a box's NICs or all have one.
+    """
+
+    efficiency: float | None = None
+    efficiency_kind: EfficiencyKind = "model_flops"
+    prefetch: Prefetch = "on"
+    nic: Nic = "own"
+
+    @property
+    def recompute_charged(self) -> bool:
+        """Whether recompute and the update add to a step."""
+        return self.efficiency is None or self.efficiency_kind == "compute"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingStep:
+    """Columns, one row a layout; seconds of one step.
+
+    compute_s: passes of the slowest rank over all micro-batches.   exposed_comm_s: what computation waits for, the sum
+    of the next five: tensor_s (tp), context_s is within it; expert too.   bubble_s: idle for other stages.
+    channel_s: how long the channel of weights and gradients is busy, hidden or not.   sent_bytes: what a rank sends on
+    it.   hardware_flops: of one rank's micro-batches, recompute included, summed over the stages.
+    """
+
+    compute_s: Floats
+    exposed_comm_s: Floats
+    layer_exchange_s: Floats
+    state_exchange_s: Floats
+    boundary_s: Floats
+    bubble_s: Floats
+    update_s: Floats
+    channel_s: Floats
+    sent_bytes: Floats
+    hardware_flops: Floats
+    total_s: Floats
+    slowest: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Stages:
+    """Columns [rows, entries] of seconds of one micro-batch on the ranks of each entry of `Pipelines`."""
+
+    forward_s: Any
+    backward_s: Any
+    weight_s: Any
+    exchange_forward_s: Any
+    exchange_backward_s: Any
+    gather_s: Any
+    reduce_s: Any
+    spread_s: Any
+    first_gather_s: Any
+    first_reduce_s: Any
+    sent_bytes: Any
+
+
+def estimate_training(  # noqa: PLR0917 - the nouns and what follows from them
+    model: Model,
+    system: System,
+    job: TrainJob,
+    layouts: Layouts,
+    assumptions: TrainingAssumptions,
+    micro_batches: Ints,
+    lines: Pipelines,
+    state: StateColumns,
+) -> TrainingStep:
+    """One step of every layout. micro_batches: that a rank accumulates.   lines, state: of the same rows.
+
+    Source: chapter "Training systems", sections 10.1.3, 10.3.1 to 10.3.3; pipeline formulas as each schedule states.
+    """
+    nic = assumptions.nic
+    work = training_work(model, system, layouts, job.recipe, job.sequence, assumptions.efficiency)
+    layers, place = distinct(layouts, (*_MESH, "sp", "micro_batch", "recompute"))
+    first = _first_of(place, len(layers))
+    inside = layer_exchange(model, system, layers, job.sequence, work.take(first), nic)
+    boundary = boundary_s(model, system, layers, job.sequence, nic)[place]
+    meshes, mesh = distinct(layouts, _MESH)
+    moved = state_exchange(model, system, meshes, job.recipe, nic)
+    stages = _stages(lines, work, inside, place, moved, mesh, charged=assumptions.recompute_charged)
+    update = _update_s(system, lines, state) if assumptions.recompute_charged else np.zeros(len(layouts))
+    return _assembled(layouts, assumptions, micro_batches, lines, stages, boundary, update, work)
+
+
+def _first_of(place: Ints, count: int) -> Ints:
+    """For each of `count` distinct rows, the first row that is like it."""
+    first = np.zeros(count, dtype=np.int64)
+    first[place[::-1]] = np.arange(len(place))[::-1]
+    return first
+
+
+def _stages(  # noqa: PLR0917 - what layers do
+    lines: Pipelines,
+    work: TrainingWork,
+    inside: LayerExchange,
+    place: Ints,
+    moved: StateExchange,
+    mesh: Ints,
+    *,
+    charged: bool,
+) -> _Stages:
+    """Of layers and ends, those that a rank holds, added kind by kind."""
+    held = lines.layers
+    share = held / lines.directions[:, None, None]  # of micro-batches that enter at both ends, half of them each way
+
+    def summed(columns: Any, counts: Any = share) -> Any:
+        total: Any = columns[:, 0, None] * counts[:, :, 0]
+        for kind in range(1, counts.shape[2]):
+            total = total + columns[:, kind, None] * counts[:, :, kind]
+        return total
+
+    weight = summed(work.weight_s)
+    backward = summed(work.input_s) + weight
+    if charged:
+        backward = backward + summed(work.repeated_s)
+    gather, reduce = moved.gather_s[mesh], moved.reduce_s[mesh]
+    return _Stages(
+        forward_s=summed(work.forward_s),
+        backward_s=backward,
+        weight_s=weight,
+        exchange_forward_s=summed(inside.forward_s[place]),
+        exchange_backward_s=summed(inside.backward_s[place]),
+        gather_s=summed(gather, held),
+        reduce_s=summed(reduce, held),
+        spread_s=summed(moved.spread_s[mesh], held),
+        first_gather_s=_first_module(gather, held),
+        first_reduce_s=_first_module(reduce, held),
+        sent_bytes=summed(moved.sent_bytes[mesh], held),
+    )
+
+
+def _first_module(columns: Any, held: Ints) -> Any:
+    """Of the first module of each entry: the first end where it has that, or a layer of the longest kind that it has."""
+    longest: Any = np.zeros(held.shape[:2])
+    for kind in range(held.shape[2] - 2):
+        longest = maximum(longest, where(held[:, :, kind] > 0, columns[:, kind, None], np.zeros(1)))
+    return where(held[:, :, -2] > 0, columns[:, -2, None] + np.zeros_like(longest), longest)
+
+
+def _update_s(system: System, lines: Pipelines, state: StateColumns) -> Floats:
+    """Reading and writing what the optimizer owns, and reading gradients and writing parameters, on the fullest rank."""
+    touched: Any = state.optimizer_state * 2 + state.gradients + state.parameters
+    total: Any = np.zeros(lines.layers.shape[:2])
+    for kind in range(lines.layers.shape[2]):
+        total = total + touched[:, kind, None] * lines.layers[:, :, kind]
+    rate: Any = system.accelerator.memory_bandwidth
+    return read_s(total.max(axis=1), rate)
+
+
+def _assembled(  # noqa: PLR0917 - the parts of a step
+    layouts: Layouts,
+    assumptions: TrainingAssumptions,
+    micro_batches: Ints,
+    lines: Pipelines,
+    stages: _Stages,
+    boundary: Floats,
+    update: Floats,
+    work: TrainingWork,
+) -> TrainingStep:
+    """The parts of a step of each row's slowest entry, and of the ranks around it."""
+    zero = layouts.degree("zero")[:, None]
+    none = np.zeros(1)
+    every_gather = where(zero == 3, stages.gather_s, none)
+    every_reduce = where(zero >= 2, stages.reduce_s, none)
+    last_reduce = where(zero < 2, stages.reduce_s, none) + stages.spread_s
+    last_reduce = last_reduce + where(zero == 0, stages.reduce_s, none)
+    once_gather = where((zero == 1) | (zero == 2), stages.gather_s, none)
+    forward = stages.forward_s + stages.exchange_forward_s
+    backward = stages.backward_s + stages.exchange_backward_s
+    count: Any = micro_batches[:, None]
+    if assumptions.prefetch == "on":
+        behind_f, behind_b = maximum(every_gather - forward, 0.0), maximum(every_gather + every_reduce - backward, 0.0)
+        ends = where(zero == 3, stages.first_gather_s, none) + where(zero >= 0, stages.first_reduce_s, none)
+        ends = ends + maximum(last_reduce - stages.first_reduce_s - maximum(backward - every_reduce - every_gather, 0.0), 0.0)
+        ends = ends + where(
+            once_gather > 0, stages.first_gather_s + maximum(once_gather - stages.first_gather_s - forward, 0.0), none
+        )
+    else:
+        behind_f, behind_b = every_gather, every_gather + every_reduce
+        ends = last_reduce + once_gather
+    held = lines.ranks > 0
+    busy = where(held, forward + backward + behind_f + behind_b, np.full(1, -1.0))
+    slowest = np.argmax(values(busy), axis=1)
+    rows = np.arange(len(slowest))
+
+    def own(columns: Any) -> Any:
+        return columns[rows, slowest]
+
+    passes = own(stages.forward_s + stages.backward_s)
+    compute = named(passes * micro_batches, "compute_s")
+    exchanged = own(stages.exchange_forward_s + stages.exchange_backward_s) * micro_batches
+    behind = own(behind_f + behind_b) * micro_batches + own(ends)
+    bubble = _bubble(layouts, lines, (forward + behind_f, backward + behind_b, stages.weight_s), rows, slowest)
+    sends = boundary * 2 * (layouts.degree("pp") - 1)
+    exposed = named(exchanged + behind + sends, "exposed_comm_s")
+    channel = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
+    collectives = 2.0 * (layouts.degree("zero") == 3) + (layouts.degree("zero") >= 2)
+    _ = minimum
+    return TrainingStep(
+        compute_s=compute,
+        exposed_comm_s=exposed,
+        layer_exchange_s=exchanged,
+        state_exchange_s=behind,
+        boundary_s=sends,
+        bubble_s=named(bubble, "bubble_s"),
+        update_s=named(update, "update_s"),
+        channel_s=named(channel, "channel_s"),
+        sent_bytes=own(stages.sent_bytes) * collectives * micro_batches,
+        hardware_flops=_hardware_flops(lines, work, micro_batches),
+        total_s=named(compute + exposed + bubble + update, "step_s"),
+        slowest=lines.number[rows, slowest],
+    )
+
+
+def _bubble(
+    layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], rows: Ints, slowest: Ints
+) -> Floats:
+    """Idle time of the slowest rank, by the formula of each row's schedule.
+
+    The formulas are linear in the work of a rank: with unequal stages that of the mean of the other ranks, which for
+    1F1B and fill-drain is exact.
+    """
+    stages: Any = layouts.degree("pp")
+    others = maximum(stages - 1, 1)
+    mean: list[Any] = []
+    for column in times:
+        weighted: Any = (column * lines.ranks).sum(axis=1)
+        mean.append((weighted - column[rows, slowest]) / others)
+    forward, backward, weight = mean
+    work = Work(forward=forward, backward=backward, weight=weight, cell=forward + backward)
+    idle: Any = np.zeros(len(rows))
+    names = layouts.plain().columns["schedule"]
+    for name in sorted({item for item in names.tolist() if item is not None}):
+        formula = read_schedule(name).BUBBLE
+        took = formula.time(stages, layouts.degree("virtual_stages"), work) if formula is not None else np.full(1, np.nan)
+        idle = where(names == name, maximum(took, 0.0), idle)
+    plain = read_schedule(PLAIN_SCHEDULE).BUBBLE
+    assert plain is not None
+    idle = where(np.equal(names, None), plain.time(stages, 1, work), idle)
+    return where(stages > 1, idle, np.zeros(1))
+
+
+def _hardware_flops(lines: Pipelines, work: TrainingWork, micro_batches: Ints) -> Floats:
+    """FLOPs of one rank of every stage, recompute included, over all micro-batches of a step."""
+    each: Any = work.forward_flops * 3 + work.repeated_flops
+    counts = (lines.layers * lines.ranks[:, :, None]).sum(axis=1) / lines.directions[:, None]
+    total: Any = np.zeros(len(micro_batches))
+    for kind in range(counts.shape[1]):
+        total = total + each[:, kind] * counts[:, kind]
+    return total * micro_batches

@@ -1,0 +1,274 @@
+"""Columns of layouts go in; seconds of the exchanges of training come out: in a layer, and of weights and gradients.
+
+A ring or an all_to_all pays its slowest link in every round. A group that reaches over several boxes shares their NICs
+with the other groups of the same boxes: with as many NICs as devices a box-wide ring may spread over all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from meshwright.base.numbers import maximum, minimum, where
+from meshwright.base.traced import named
+from meshwright.cost.collectives import Group, all_reduce, rounds_s, send_s
+from meshwright.layout.layouts import Layouts
+from meshwright.layout.ownership import fullest_sizes, product
+from meshwright.layout.placement import boundaries_outside, group_nodes, leaves_node
+from meshwright.model.formats import PLAIN
+from meshwright.model.model import block_weights, first_weights, last_weights
+from meshwright.workload.training_messages import training_messages
+
+if TYPE_CHECKING:
+    from meshwright.base.numbers import Floats, Ints
+    from meshwright.cost.training_work import TrainingWork
+    from meshwright.job.recipe import Recipe
+    from meshwright.model.model import Model
+    from meshwright.model.tensors import Tensor
+    from meshwright.system.system import System
+    from meshwright.workload.training_messages import TrainingMessage
+
+Nic: TypeAlias = Literal["own", "shared"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LayerExchange:
+    """Columns [rows, kinds + 2] of seconds that computation waits for, one layer and micro-batch, by pass."""
+
+    forward_s: Floats
+    backward_s: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StateExchange:
+    """Columns [rows, kinds + 2] of seconds of one module, a layer or an end.
+
+    gather_s: its weights over dp_shard.   reduce_s: its gradients to their owners.   spread_s: the owners' sums over the
+    other copies.   sent_bytes: what a rank sends in one gather.
+    """
+
+    gather_s: Floats
+    reduce_s: Floats
+    spread_s: Floats
+    sent_bytes: Floats
+
+
+def training_group(system: System, layouts: Layouts, axis: str, nic: Nic) -> Group:
+    """The groups along an axis, with the slowest link that a ring over any of them takes.
+
+    nic: `own` shares the NICs of a box evenly among its devices; `shared` gives all of them one. Source: chapter
+    "Training systems", sections 10.3.3 and 10.6.2.
+    """
+    per_node = system.devices_per_node
+    outside = leaves_node(layouts, axis, per_node)
+    nodes = group_nodes(layouts, axis, per_node)
+    near: Any = system.scale_up
+    bandwidth: Any = near.bandwidth
+    if system.scale_out is not None and system.nics_per_node:
+        nics: Any = system.nics_per_node if nic == "own" else 1
+        far: Any = system.scale_out.bandwidth
+        members = layouts.degree(axis) / nodes
+        bandwidth = where(outside, minimum(near.bandwidth, far * nics * members / per_node), near.bandwidth)
+    latency: Any = maximum(near.latency, system.nic_latency)
+    return Group(
+        ranks=layouts.degree(axis),
+        nodes=nodes,
+        latency_s=where(outside, latency, near.latency),
+        bandwidth_bytes_per_s=where(outside, bandwidth, near.bandwidth),
+    )
+
+
+def ring_s(group: Group, message_bytes: Any) -> Any:
+    """Seconds of a ring all_gather or reduce_scatter of a message: n - 1 rounds of an n-th each.
+
+    Also those of an even all_to_all of what a rank sends. Source: chapter "Supernodes", equation 6-9, half of it.
+    """
+    return rounds_s(group.ranks - 1, group.latency_s, message_bytes / group.ranks, group.bandwidth_bytes_per_s)
+
+
+def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exchanges run
+    model: Model, system: System, layouts: Layouts, sequence: int, work: TrainingWork, nic: Nic
+) -> LayerExchange:
+    """What the layers and ends wait for. cp's ring runs beside attention: what is longer than it is waited for."""
+    shape = (len(layouts), len(model.kinds) + 2)
+    forward: Any = np.zeros(shape)
+    backward: Any = np.zeros(shape)
+    groups = {axis: training_group(system, layouts, axis, nic) for axis in ("tp", "cp")}
+    for message in training_messages(model):
+        place = {"first": shape[1] - 2, "last": shape[1] - 1}.get(str(message.place), message.place)
+        assert isinstance(place, int)
+        seconds = _message_s(model, system, layouts, sequence, message, groups, nic)
+        if seconds is None:
+            continue
+        seconds = named(seconds, f"{message.operation}_after_{message.after}_s")
+        if message.operation == "ring":
+            beside = work.attention_s[:, place]
+            passes = (maximum(seconds - beside, 0.0), maximum(seconds * 2 - beside * 2, 0.0))
+        else:
+            again = _share_again(work, place)
+            passes = (seconds * message.forward, seconds * (message.backward + message.forward * again))
+        forward, backward = _added(forward, place, passes[0]), _added(backward, place, passes[1])
+    return LayerExchange(forward_s=forward, backward_s=backward)
+
+
+def _share_again(work: TrainingWork, place: int) -> Any:
+    """1 where a policy runs nearly the whole layer again, and so its exchanges."""
+    flops: Any = maximum(work.forward_flops[:, place], 1.0)
+    return where(work.repeated_flops[:, place] / flops > 0.9, 1.0, 0.0)
+
+
+def _message_s(  # noqa: PLR0917 - the nouns and a message
+    model: Model,
+    system: System,
+    layouts: Layouts,
+    sequence: int,
+    message: TrainingMessage,
+    groups: dict[str, Group],
+    nic: Nic,
+) -> Any:
+    """Seconds of one such exchange; None where no row has it."""
+    degree = layouts.degree(message.axis)
+    if int(layouts.plain().degree(message.axis).max(initial=1)) == 1:
+        return None
+    element: Any = model.plain.bits / 8
+    rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
+    none = np.zeros(1)
+    if message.operation == "ring":
+        sizes = [product(fullest_sizes(item, layouts, "kv_cache")) for item in message.state]
+        sent: Any = sum(size * element for size in sizes) * rows
+        group = groups["cp"]
+        seconds = rounds_s(degree - 1, group.latency_s, sent, group.bandwidth_bytes_per_s)
+        return where(degree > 1, seconds, none)
+    if message.axis == "tp":
+        sent = rows * (message.row_elements * element)
+        group = groups["tp"]
+        whole = all_reduce("auto", group, sent, system).seconds
+        return where(degree > 1, where(layouts.columns["sp"], ring_s(group, sent) * 2, whole), none)
+    spread = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
+    spread = spread | layouts.columns["sp"]
+    sent = rows / layouts.degree("tp") * (message.row_elements * element)
+    group = _expert_group(system, layouts, message.axis, nic)
+    seconds = ring_s(group, sent) if message.axis == "ep" else ring_s(group, sent * layouts.degree("etp")) * 2
+    return where((degree > 1) & spread, seconds, none)
+
+
+def _expert_group(system: System, layouts: Layouts, axis: str, nic: Nic) -> Group:
+    """The groups of the second view: ep x etp neighbours of a stage, etp innermost; laid out as tp is."""
+    width = layouts.degree("ep") * layouts.degree("etp") if axis == "ep" else layouts.degree("etp")
+    inner = layouts.degree("cp") * layouts.degree("tp")
+    outer = maximum(width // inner, 1)
+    # experts beyond cp x tp reach over dp_shard, whose neighbours lie a pipeline apart
+    near = Layouts(columns={**layouts.columns, "tp": minimum(width, inner), "cp": np.ones_like(width)})
+    apart = Layouts(columns={**layouts.columns, "dp_shard": outer})
+    inside, beyond = training_group(system, near, "tp", nic), training_group(system, apart, "dp_shard", nic)
+    far = layouts.plain().degree("ep") * layouts.plain().degree("etp") > inner
+    return Group(
+        ranks=layouts.degree(axis),
+        nodes=where(far, beyond.nodes, inside.nodes),
+        latency_s=where(far, beyond.latency_s, inside.latency_s),
+        bandwidth_bytes_per_s=where(far, beyond.bandwidth_bytes_per_s, inside.bandwidth_bytes_per_s),
+    )
+
+
+def boundary_s(model: Model, system: System, layouts: Layouts, sequence: int, nic: Nic) -> Floats:
+    """Mean seconds of one stage boundary and direction, one micro-batch: a rank sends its rows to its counterpart."""
+    rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
+    cut = where(layouts.columns["sp"], layouts.degree("tp"), np.ones(1, dtype=np.int64))
+    sent = rows * (model.hidden * model.plain.bits / 8) / cut
+    near: Any = send_s(sent, system.scale_up.latency, system.scale_up.bandwidth)
+    far = near
+    if system.scale_out is not None and system.nics_per_node:
+        nics: Any = system.nics_per_node if nic == "own" else 1
+        rate: Any = minimum(system.scale_out.bandwidth, system.scale_out.bandwidth * nics / system.devices_per_node)
+        far = send_s(sent, system.nic_latency, rate)
+    outside = boundaries_outside(layouts, system.devices_per_node)
+    crossings = maximum(layouts.degree("pp") - 1, 1)
+    return (near * (crossings - outside) + far * outside) / crossings
+
+
+def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recipe, nic: Nic) -> StateExchange:
+    """Gathers and reductions of every module, as if each had its turn alone on the channel.
+
+    Source: chapter "Training systems", section 10.3.3.
+    """
+    shard = training_group(system, layouts, "dp_shard", nic)
+    copies = [training_group(system, layouts, axis, nic) for axis in ("cp", "dp_replicate")]
+    experts = _expert_shard(layouts, shard)
+    elements, routed = _elements(model, layouts)
+    weight, gradient = (PLAIN[name].bits / 8 for name in (recipe.parameters, recipe.gradients))
+    found = [
+        _all(shard, elements, weight) + _all(experts, routed, weight),
+        _all(shard, elements, gradient) + _all(experts, routed, gradient),
+        sum(_copies(group, shard, elements, gradient) for group in copies)
+        + _copies(_expert_copies(layouts, copies, experts), experts, routed, gradient),
+        _sent(shard, elements, weight) + _sent(experts, routed, weight),
+    ]
+    gather, reduce, spread, sent = found
+    return StateExchange(gather_s=gather, reduce_s=reduce, spread_s=spread, sent_bytes=sent)
+
+
+def _elements(model: Model, layouts: Layouts) -> tuple[Ints, Ints]:
+    """[rows, kinds + 2] of elements that one rank uses of a module, without those of routed experts, and of these."""
+    modules = [block_weights(model, kind) for kind in range(len(model.kinds))]
+    modules += [first_weights(model), last_weights(model)]
+    plain = [_used([item for item in module if not _routed(item)], layouts) for module in modules]
+    routed = [_used([item for item in module if _routed(item)], layouts) for module in modules]
+    return np.stack(plain, axis=1), np.stack(routed, axis=1)
+
+
+def _used(tensors: list[Tensor], layouts: Layouts) -> Ints:
+    total: Any = np.zeros(len(layouts), dtype=np.int64)
+    for tensor in tensors:
+        total = total + product(fullest_sizes(tensor, layouts, "gathered"))
+    return total
+
+
+def _routed(tensor: Tensor) -> bool:
+    return tensor.dims[0].role == "experts"
+
+
+def _expert_shard(layouts: Layouts, shard: Group) -> Group:
+    """dp_shard as the experts have it: what their own view leaves free of it."""
+    taken = layouts.degree("ep") * layouts.degree("etp") // (layouts.degree("cp") * layouts.degree("tp"))
+    return replace(shard, ranks=maximum(shard.ranks // maximum(taken, 1), 1))
+
+
+def _expert_copies(layouts: Layouts, copies: list[Group], experts: Group) -> Group:
+    """The copies of an expert's shard."""
+    spread = layouts.degree("ep") * layouts.degree("etp") * experts.ranks
+    ranks = layouts.degree("tp") * layouts.degree("cp") * layouts.degree("dp_shard") * layouts.degree("dp_replicate")
+    return replace(copies[-1], ranks=maximum(ranks // spread, 1))
+
+
+def _all(group: Group, elements: Ints, width: float) -> Floats:
+    return _turned(ring_s(_column(group), elements * width), group, elements)
+
+
+def _copies(group: Group, shard: Group, elements: Ints, width: float) -> Floats:
+    """An all_reduce of a shard over its copies: twice a ring."""
+    return _turned(ring_s(_column(group), elements * width / shard.ranks[:, None]) * 2, group, elements)
+
+
+def _sent(group: Group, elements: Ints, width: float) -> Floats:
+    return elements * width * ((group.ranks - 1) / group.ranks)[:, None]
+
+
+def _turned(seconds: Any, group: Group, elements: Ints) -> Any:
+    """Nothing where there is no group, or nothing to send."""
+    return where((group.ranks[:, None] > 1) & (elements > 0), seconds, np.zeros(1))
+
+
+def _column(group: Group) -> Group:
+    """The group beside a dim of modules."""
+    latency, bandwidth = (np.broadcast_to(item, len(group.ranks)) for item in (group.latency_s, group.bandwidth_bytes_per_s))
+    return replace(
+        group, ranks=group.ranks[:, None], latency_s=latency[:, None], bandwidth_bytes_per_s=bandwidth[:, None]
+    )
+
+
+def _added(columns: Any, place: int, part: Any) -> Any:
+    columns = columns.astype(np.result_type(columns, part))
+    columns[:, place] = columns[:, place] + part
+    return columns

@@ -1,0 +1,153 @@
+"""A model's operators and columns of layouts go in; seconds and FLOPs of one layer's passes over one micro-batch come out.
+
+Forward multiplies by every matrix once; backward twice, for the gradient of its input and for that of its weights.
+What a recompute policy runs again is apart: a flat rate of model FLOPs holds it already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from meshwright.base.traced import named
+from meshwright.cost.roofline import compute_s, matmul_flops, roofline_s
+from meshwright.cost.training_activations import repeated
+from meshwright.layout.layouts import distinct
+from meshwright.layout.ownership import fullest_sizes, local_elements, product
+from meshwright.workload.attention import score_flops
+from meshwright.workload.batches import prefill
+from meshwright.workload.operators import operators
+
+if TYPE_CHECKING:
+    from meshwright.base.numbers import Floats
+    from meshwright.job.recipe import Recipe
+    from meshwright.layout.layouts import Layouts
+    from meshwright.model.model import Model
+    from meshwright.system.system import System
+    from meshwright.workload.operators import Operator
+
+EfficiencyKind: TypeAlias = Literal["model_flops", "compute"]
+FIELDS: Final = ("tp", "cp", "ep", "etp", "micro_batch", "recompute")
+"""What the work of a layer depends on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingWork:
+    """Columns [rows, kinds + 2] of one layer of each kind, of the first end (nothing) and of the last, one micro-batch.
+
+    forward_s, input_s, weight_s: the passes.   repeated_s: what recompute runs again.   attention_s: the part of
+    forward_s that scores and mixes positions.   forward_flops, repeated_flops: on one rank.
+    """
+
+    forward_s: Floats
+    input_s: Floats
+    weight_s: Floats
+    repeated_s: Floats
+    attention_s: Floats
+    forward_flops: Floats
+    repeated_flops: Floats
+
+    def take(self, rows: Any) -> TrainingWork:
+        """The chosen rows."""
+        return TrainingWork(**{name: getattr(self, name)[rows] for name in self.__slots__})
+
+
+def training_work(  # noqa: PLR0917 - the nouns, and the rate
+    model: Model,
+    system: System,
+    layouts: Layouts,
+    recipe: Recipe,
+    sequence: int,
+    efficiency: float | None,
+) -> TrainingWork:
+    """The work of every row. efficiency: the share of the peak that matrix products reach; None for a roofline.
+
+    Raises SYS005 for an accelerator without a rate for the recipe. Source: chapter "Training systems", section 10.1.3.
+    Leaves out norms, activation functions, optimizer and what else is no matrix product.
+    """
+    own, place = distinct(layouts, FIELDS)
+    return _work(model, system, own, recipe, sequence, efficiency).take(place)
+
+
+def _work(  # noqa: PLR0917 - as above
+    model: Model, system: System, layouts: Layouts, recipe: Recipe, sequence: int, efficiency: float | None
+) -> TrainingWork:
+    shape = (len(layouts), len(model.kinds) + 2)
+    found: dict[str, Any] = {name: np.zeros(shape) for name in TrainingWork.__slots__}
+    again = _repeated(model, layouts)
+    for operator in operators(model):
+        column = shape[1] - 1 if operator.kind is None else operator.kind
+        each = operator.count / (1 if operator.kind is None else model.kind_counts[operator.kind])
+        flops: Any = named(_flops(layouts, sequence, operator), f"{operator.name}_flops")
+        seconds = _seconds(model, system, layouts, recipe, operator, flops, efficiency) * each
+        scored = bool(operator.scores.dims)
+        share = 0.0 if operator.kind is None else again[operator.name]
+        parts = {
+            "forward_s": seconds,
+            "input_s": seconds * 2 if scored else seconds,
+            "weight_s": seconds * 0.0 if scored else seconds,
+            "repeated_s": seconds * share,
+            "attention_s": seconds if scored else seconds * 0.0,
+            "forward_flops": flops * each,
+            "repeated_flops": flops * each * share,
+        }
+        for name, part in parts.items():
+            found[name] = _added(found[name], column, part)
+    return TrainingWork(**found)
+
+
+def _added(columns: Any, place: int, part: Any) -> Any:
+    """The columns with a part added to one of them."""
+    columns = columns.astype(np.result_type(columns, part))
+    columns[:, place] = columns[:, place] + part
+    return columns
+
+
+def _flops(layouts: Layouts, sequence: int, operator: Operator) -> Floats:
+    """Forward FLOPs of one run of an operator on one rank.
+
+    Experts: uniform dropless routing over the ranks of a stage, each of which computes its share of all visits.
+    """
+    rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
+    if operator.scores.dims:
+        heads: Any = local_elements(operator.scores, layouts, "activations") * 1.0
+        pairs: Any = layouts.degree("micro_batch") * (1.0 * prefill(sequence).pairs(operator.window))
+        return score_flops(heads, pairs / layouts.degree("cp"))
+    sizes: Any = fullest_sizes(operator.weights[0], layouts, "gathered")
+    if operator.rows == "tokens":
+        return matmul_flops(product(sizes) * np.ones(len(layouts)), rows)
+    visits = rows * operator.top_k * layouts.degree("etp") / layouts.degree("tp")
+    return matmul_flops(product(sizes[1:]) * np.ones(len(layouts)), visits)
+
+
+def _seconds(  # noqa: PLR0917 - the nouns and an operator
+    model: Model,
+    system: System,
+    layouts: Layouts,
+    recipe: Recipe,
+    operator: Operator,
+    flops: Floats,
+    efficiency: float | None,
+) -> Floats:
+    """Seconds of one run: at a share of the peak, or at the peak with every weight read once."""
+    rate: Any = system.accelerator.peak_for((recipe.compute, "bf16", "fp16"))[1]
+    if efficiency is not None:
+        return compute_s(flops, rate * efficiency)
+    if operator.scores.dims:
+        return compute_s(flops, rate)
+    held: Any = product(fullest_sizes(operator.weights[0], layouts, "gathered")) * np.ones(len(layouts))
+    memory: Any = system.accelerator.memory_bandwidth
+    return roofline_s(flops, rate, held * (model.plain.bits / 8), memory)
+
+
+def _repeated(model: Model, layouts: Layouts) -> dict[str, Floats]:
+    """By operator, the share of its forward that each row's policy runs again."""
+    policies = layouts.plain().columns["recompute"]
+    found = {operator.name: np.zeros(len(layouts)) for operator in operators(model)}
+    for policy in sorted(set(policies.tolist())):
+        rows = policies == policy
+        for name, share in repeated(model, policy).items():
+            found[name][rows] = share
+    return found

@@ -1,0 +1,242 @@
+"""A model, a system and a job go in; every layout that could be launched comes out, as tables of bounded length.
+
+The mesh is the outer loop: layouts of one mesh follow each other, so that what depends on few fields is evaluated once
+for many of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from meshwright.base.errors import LayoutError
+from meshwright.layout.layout import Layout
+from meshwright.layout.layouts import Layouts, columns
+from meshwright.layout.rules import keeps_all
+from meshwright.model.feed_forwards import Experts
+from meshwright.search.candidates import divisors
+from meshwright.workload.slots import SCHEDULES, Shape, read_schedule
+
+if TYPE_CHECKING:
+    from meshwright.base.numbers import Bools, Ints
+    from meshwright.job.train import TrainJob
+    from meshwright.model.model import Model
+    from meshwright.system.system import System
+
+MESH: Final = ("tp", "cp", "pp", "dp_shard", "dp_replicate", "ep", "etp")
+CHOICES: Final = ("sp", "zero", "micro_batch", "schedule", "virtual_stages", "recompute", "offload")
+POLICIES: Final = ("none", "attention", "selective", "full", "every_2", "uniform_2", "uniform_4")
+OFFLOADS: Final = ("none",)
+_ROWS: Final = 65_536
+_MOST_CHUNKS: Final = 8
+_IN_A_V: Final = 2
+_NO_FIELD: Final = frozenset({"attention", "replicas"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Space:
+    """meshes: a table whose rows keep every rule.   choices: columns of the other fields, all combinations.
+
+    fixed: what the user fixed.
+    """
+
+    meshes: Layouts
+    choices: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+
+    @property
+    def size(self) -> int:
+        """Combinations, before those that contradict each other are left out."""
+        return len(self.meshes) * len(self.choices["zero"])
+
+
+def training_space(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any]) -> Space:
+    """The space under the fixed fields. Raises LAY012 (a field no training layout has) and LAY002 (devices)."""
+    foreign = [name for name in fixed if name in _NO_FIELD and fixed[name] != _default(name)]
+    if foreign:
+        cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan train has one replica, with data-parallel attention"
+        raise LayoutError(12, cause, f"leave {foreign[0]} out")
+    meshes = _meshes(model, system, job, fixed)
+    return Space(meshes=meshes, choices=_choices(model, job, meshes, fixed), fixed=fixed)
+
+
+def chunks(space: Space, model: Model, job: TrainJob) -> Iterator[Layouts]:
+    """Tables of at most so many rows, in a fixed order, that together are the space without contradictions."""
+    own = len(space.choices["zero"])
+    step = max(1, _ROWS * _MOST_CHUNKS // own)
+    for start in range(0, len(space.meshes), step):
+        meshes = np.arange(start, min(start + step, len(space.meshes)))
+        mesh, choice = np.repeat(meshes, own), np.tile(np.arange(own), len(meshes))
+        kept = np.flatnonzero(_agree(space, model, job, mesh, choice))
+        for first in range(0, len(kept), _ROWS):
+            rows = kept[first : first + _ROWS]
+            chosen = {name: column[choice[rows]] for name, column in space.choices.items()}
+            held = space.meshes.take(mesh[rows])
+            yield Layouts(columns={**held.columns, **chosen})
+
+
+def micro_batches(job: TrainJob, layouts: Layouts) -> Ints:
+    """Micro-batches that a rank accumulates in a step; 0 where the copies and micro-batches do not divide it."""
+    each = layouts.degree("dp_shard") * layouts.degree("dp_replicate") * layouts.degree("micro_batch")
+    plain: Any = job.global_batch
+    return np.where(plain % each == 0, plain // each, 0)
+
+
+def _default(name: str) -> Any:
+    return "data_parallel" if name == "attention" else getattr(Layout(), name)
+
+
+def _meshes(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any]) -> Layouts:
+    """Degrees whose product is the number of devices; the copies of attention see different samples."""
+    devices = system.devices
+    degrees = divisors(devices)
+    heads = max(block.mixer.heads for block in model.kinds)
+    tried = {
+        "tp": [degree for degree in degrees if heads % degree == 0],
+        "cp": [degree for degree in degrees if job.sequence % (2 * degree) == 0 or degree == 1],
+        "pp": [degree for degree in degrees if degree <= model.layers],
+        "dp_shard": list(degrees),
+        "dp_replicate": list(degrees),
+    }
+    tried = {name: [fixed[name]] if name in fixed else values for name, values in tried.items()}
+    rows = _products(tried, devices)
+    if not rows:
+        asked = ", ".join(f"{name}={fixed[name]}" for name in tried if name in fixed) or "any degrees"
+        cause = f"no mesh with {asked} has the {devices} devices of {system.name}"
+        raise LayoutError(2, cause, "leave dp_replicate or dp_shard out of --layout, or give another number of boxes")
+    held = _with_experts(model, np.array(rows, dtype=np.int64), fixed)
+    table = columns({**{name: held[:, place] for place, name in enumerate(MESH)}, "zero": np.zeros(len(held), np.int64)})
+    table = Layouts(columns={**table.columns, "attention": np.full(len(table), "data_parallel", dtype=object)})
+    if fixed.keys() >= {"tp", "pp"}:
+        return table
+    kept = keeps_all(model, Layouts(columns={**table.columns, "sp": np.ones(len(table), dtype=np.bool_)}))
+    return table.take(np.flatnonzero(kept)) if kept.any() else table
+
+
+def _products(tried: Mapping[str, Sequence[int]], devices: int) -> list[tuple[int, ...]]:
+    """tp, cp, pp, dp_shard, dp_replicate of every mesh of all devices."""
+    found: list[tuple[int, ...]] = []
+    replicates = set(tried["dp_replicate"])
+    for tp, cp, pp in product(tried["tp"], tried["cp"], tried["pp"]):
+        if devices % (tp * cp * pp):
+            continue
+        rest = devices // (tp * cp * pp)
+        found += [
+            (tp, cp, pp, shard, rest // shard)
+            for shard in tried["dp_shard"]
+            if rest % shard == 0 and rest // shard in replicates
+        ]
+    return found
+
+
+def _with_experts(model: Model, meshes: Ints, fixed: Mapping[str, Any]) -> Ints:
+    """Every mesh with every ep and etp that lay the experts over its stage."""
+    experts = [block.feed_forward for block in model.kinds if isinstance(block.feed_forward, Experts)]
+    if not experts:
+        pair = [fixed.get("ep", 1), fixed.get("etp", 1)]
+        return np.concatenate([meshes, np.tile(np.array(pair, dtype=np.int64), (len(meshes), 1))], axis=1)
+    counts = divisors(experts[0].experts)
+    found: list[tuple[int, ...]] = []
+    for row in meshes.tolist():
+        tp, cp, _, shard, replicate = row
+        ranks = tp * cp * shard * replicate
+        widths = [fixed["etp"]] if "etp" in fixed else divisors(tp)
+        for ep, etp in product([fixed["ep"]] if "ep" in fixed else counts, widths):
+            if ranks % (ep * etp) == 0 or "ep" in fixed:
+                found.append((*row, ep, etp))
+    return np.array(found, dtype=np.int64).reshape(-1, len(MESH))
+
+
+def _choices(model: Model, job: TrainJob, meshes: Layouts, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """All combinations of the fields beside the mesh."""
+    piped = bool((meshes.degree("pp") > 1).any())
+    schedules = _schedules(model, meshes, fixed) if piped else [(None, 1)]
+    axes: dict[str, Sequence[Any]] = {
+        "offload": OFFLOADS,
+        "recompute": POLICIES,
+        "sp": [False, True],
+        "zero": [0, 1, 2, 3],
+        "micro_batch": [size for size in divisors(job.global_batch) if size <= _most_micro_batch(job)],
+        "line": range(len(schedules)),
+    }
+    axes = {name: [fixed[name]] if name in fixed else values for name, values in axes.items()}
+    grid = np.meshgrid(*(np.arange(len(values)) for values in axes.values()), indexing="ij")
+    found: dict[str, Any] = {}
+    for (name, values), places in zip(axes.items(), grid, strict=True):
+        kind = object if isinstance(values[0], str) else np.bool_ if isinstance(values[0], bool) else np.int64
+        found[name] = np.array(list(values), dtype=kind)[places.reshape(-1)]
+    line = found.pop("line")
+    names = np.empty(len(schedules), dtype=object)
+    names[:] = [name for name, _ in schedules]
+    found["schedule"] = names[line]
+    found["virtual_stages"] = np.array([chunk for _, chunk in schedules], dtype=np.int64)[line]
+    return found
+
+
+def _most_micro_batch(job: TrainJob) -> int:
+    return max(1, min(job.global_batch, 64))
+
+
+def _schedules(model: Model, meshes: Layouts, fixed: Mapping[str, Any]) -> list[tuple[str | None, int]]:
+    """Schedules with their virtual stages a rank; those without a formula of their bubble are for `schedule` alone."""
+    least = int(meshes.degree("pp").min(initial=model.layers))
+    most = max(1, model.layers // max(least, 2))
+    names = [fixed["schedule"]] if "schedule" in fixed else [name for name in SCHEDULES.names() if _has_formula(name)]
+    found: list[tuple[str | None, int]] = []
+    for name in names:
+        chunks_of = range(2, min(most, 12) + 1) if name == "interleaved" else (1,)
+        found += [(name, count) for count in ([fixed["virtual_stages"]] if "virtual_stages" in fixed else chunks_of)]
+    return found if "schedule" in fixed and not (meshes.degree("pp") == 1).any() else [(None, 1), *found]
+
+
+def _has_formula(name: str) -> bool:
+    return read_schedule(name).BUBBLE is not None
+
+
+def _agree(space: Space, model: Model, job: TrainJob, mesh: Ints, choice: Ints) -> Bools:
+    """Rows whose mesh and choices do not contradict each other; a field that the user fixed is kept, to be judged."""
+    held = {name: space.meshes.columns[name][mesh] for name in MESH}
+    chosen = {name: column[choice] for name, column in space.choices.items()}
+    fixed = space.fixed
+    kept = np.ones(len(mesh), dtype=np.bool_)
+    if "zero" not in fixed:
+        kept &= (chosen["zero"] > 0) == (held["dp_shard"] > 1)
+    if "sp" not in fixed:
+        kept &= ~chosen["sp"] | (held["tp"] > 1)
+        spread = held["ep"] * held["etp"]
+        kept &= chosen["sp"] | (spread % held["tp"] == 0)
+    named = np.not_equal(chosen["schedule"], None).astype(np.bool_)
+    kept &= named == (held["pp"] > 1)
+    each = held["dp_shard"] * held["dp_replicate"] * chosen["micro_batch"]
+    if "micro_batch" not in fixed or not {"dp_shard", "dp_replicate"} & fixed.keys():
+        kept &= job.global_batch % each == 0
+    if not ("schedule" in fixed and "pp" in fixed):
+        kept[kept] &= _taken(model, job, {**held, **chosen}, np.flatnonzero(kept))
+    return kept
+
+
+def _taken(model: Model, job: TrainJob, held: Mapping[str, Any], rows: Ints) -> Bools:
+    """Rows whose schedule takes their stages and micro-batches, with a layer for every virtual stage."""
+    each = held["dp_shard"][rows] * held["dp_replicate"][rows] * held["micro_batch"][rows]
+    names = held["schedule"][rows]
+    known, place = np.unique(np.where(np.equal(names, None), "", names).astype("U32"), return_inverse=True)
+    shape = [place, held["pp"][rows], held["virtual_stages"][rows], job.global_batch // each]
+    sizes = [int(column.max(initial=0)) + 1 for column in shape]
+    found, back = np.unique(np.ravel_multi_index(shape, sizes), return_inverse=True)
+    parts = np.stack(np.unravel_index(found, sizes), axis=1).tolist()
+    good = [_takes(model.layers, str(known[name]), stages, pieces, count) for name, stages, pieces, count in parts]
+    return np.array(good, dtype=np.bool_)[back]
+
+
+@cache
+def _takes(layers: int, name: str, stages: int, pieces: int, count: int) -> bool:
+    if not name:
+        return True
+    program = read_schedule(name)
+    shape = Shape(stages=stages, micro_batches=count, virtual_stages=pieces)
+    return program.refusal(shape) is None and program.placement(shape).shape[1] <= layers

@@ -1,0 +1,148 @@
+"""The nouns and a table of layouts go in; memory, step and finish of every row come out, as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.base.numbers import maximum, where
+from meshwright.base.traced import named, values
+from meshwright.cost.overheads import devices_failures_per_s, finish_s, overhead_fraction
+from meshwright.cost.pipelines import pipelines
+from meshwright.cost.training import estimate_training
+from meshwright.cost.training_activations import activation_columns
+from meshwright.cost.training_memory import training_ledger
+from meshwright.cost.training_state import state_columns
+from meshwright.job.train import steps_of
+from meshwright.layout.layouts import Layouts
+from meshwright.model.model import parameter_counts
+from meshwright.scenarios._training_space import micro_batches
+from meshwright.cost.stragglers import straggler_s
+
+if TYPE_CHECKING:
+    from meshwright.base.numbers import Bools, Floats, Ints
+    from meshwright.cost.training import TrainingStep
+    from meshwright.cost.training_memory import TrainingLedger
+    from meshwright.job.train import TrainJob
+    from meshwright.model.model import Model
+    from meshwright.scenarios._training_options import TrainOptions
+    from meshwright.system.system import System
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingTable:
+    """Columns, one row a layout.
+
+    count: micro-batches of a rank.   straggler_s: waiting for the slowest device, beyond the mean.   input_wait_s: for
+    sequences.   step_s: of all parts.   overhead: share of saves, rework and recovery.   useful_s: of all steps.
+    finish_s: with overhead and planned stops.   fits: a rank holds it.   on_time: by the deadline.
+    """
+
+    layouts: Layouts
+    count: Ints
+    ledger: TrainingLedger
+    step: TrainingStep
+    straggler_s: Floats
+    input_wait_s: Floats
+    step_s: Floats
+    overhead: Floats
+    useful_s: Floats
+    finish_s: Floats
+    fits: Bools
+    on_time: Bools
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.layouts)
+
+
+def training_table(model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts) -> TrainingTable:
+    """Every row evaluated. Source: chapter "Training systems", sections 10.2.4, 10.3.3, 10.6.1."""
+    count = micro_batches(job, layouts)
+    lines = pipelines(model, layouts, maximum(count, 1))
+    state = state_columns(model, layouts, job.recipe)
+    kept = activation_columns(model, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss)
+    ahead = 1 if options.prefetch == "on" else 0
+    ledger = training_ledger(layouts, lines, state, kept, options.workspace, options.activation_budget, ahead)
+    step = estimate_training(model, system, job, layouts, options.assumptions, maximum(count, 1), lines, state)
+    straggler = _straggler_s(system, options, step)
+    before = step.total_s + straggler
+    wait = _input_wait_s(job, options, before)
+    whole = named(before + wait, "step_s")
+    overhead = _overhead(model, system, job, options)
+    useful = named(whole * steps_of(job), "useful_s")
+    finish = named(finish_s(steps_of(job), whole, overhead, job.reserve), "finish_s")
+    fits = values(ledger.total) <= capacity_bytes(system, options)
+    return TrainingTable(
+        layouts=layouts,
+        count=count,
+        ledger=ledger,
+        step=step,
+        straggler_s=straggler,
+        input_wait_s=wait,
+        step_s=whole,
+        overhead=np.full(len(layouts), overhead),
+        useful_s=useful,
+        finish_s=finish,
+        fits=fits & (count > 0),
+        on_time=np.ones(len(layouts), np.bool_) if job.deadline is None else values(finish) <= job.deadline,
+    )
+
+
+def capacity_bytes(system: System, options: TrainOptions) -> int:
+    """Bytes of a device that a rank may use."""
+    return system.accelerator.memory if options.usable_memory is None else options.usable_memory
+
+
+def save_bytes(model: Model, job: TrainJob) -> int:
+    """Bytes of a save: parameters and what the optimizer keeps, no gradients. Source: chapter, section 10.4.2."""
+    held = whole_state(model, job)
+    return held["parameters"] + held["optimizer_state"]
+
+
+def whole_state(model: Model, job: TrainJob) -> dict[str, int]:
+    """Bytes of the whole model's state, as one rank would hold it."""
+    from meshwright.layout.layout import Layout  # noqa: PLC0415
+    from meshwright.layout.layouts import table  # noqa: PLC0415
+
+    state = state_columns(model, table([Layout()]), job.recipe)
+    counts = np.array([*model.kind_counts, 1, 1])
+    return {name: int(getattr(state, name)[0] @ counts) for name in ("parameters", "gradients", "optimizer_state")}
+
+
+def failures_per_s(system: System, options: TrainOptions) -> float:
+    """Failures of the job: of its devices, and its loss spikes."""
+    spikes = 0.0 if options.spike_interval is None else 1.0 / options.spike_interval
+    if options.job_mtbf is not None:
+        return 1.0 / options.job_mtbf + spikes
+    if options.card_mtbf is None:
+        return spikes
+    return devices_failures_per_s(system.devices, options.card_mtbf, spikes)
+
+
+def save_s(model: Model, job: TrainJob, options: TrainOptions) -> float:
+    """How long a save holds training; nothing where no rate is given."""
+    return 0.0 if options.storage_write is None else save_bytes(model, job) / options.storage_write
+
+
+def _overhead(model: Model, system: System, job: TrainJob, options: TrainOptions) -> Any:
+    rate = failures_per_s(system, options)
+    return overhead_fraction(options.checkpoint_interval, save_s(model, job, options), 0.0, rate, options.restart)
+
+
+def _straggler_s(system: System, options: TrainOptions, step: TrainingStep) -> Floats:
+    if options.straggler_sigma == 0:
+        return np.zeros(len(step.total_s))
+    return straggler_s(step.compute_s, options.straggler_sigma, system.devices)
+
+
+def _input_wait_s(job: TrainJob, options: TrainOptions, step_s: Floats) -> Floats:
+    """As stated, or what preparing the next batch takes longer than the step."""
+    if options.prep_workers is not None and options.prep_rate is not None:
+        return maximum(job.global_batch / (options.prep_workers * options.prep_rate) - step_s, 0.0)
+    return step_s * 0.0 + (options.input_wait or 0.0)
+
+
+_ = (parameter_counts, where)

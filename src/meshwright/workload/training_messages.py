@@ -1,0 +1,103 @@
+"""A model goes in; what the ranks of a stage exchange while they train on one micro-batch comes out, layer by layer.
+
+Of the same products as the exchanges of a forward step (`messages`). Gradients and gathered weights are no messages
+here: their bytes follow from the ownership table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from meshwright.model.feed_forwards import Experts
+
+if TYPE_CHECKING:
+    from meshwright.model.model import Model
+    from meshwright.model.tensors import Tensor
+
+TrainingOperation: TypeAlias = Literal["all_reduce", "all_to_all", "ring"]
+NOT_MODELLED: Final = (
+    "ep: skewed routing, dropped rows and hierarchical exchange (uniform dropless routing, an even all_to_all)",
+    "cp: other than zigzag shards in a ring (K and V go round beside attention; their gradients come back)",
+    "the reductions of a vocabulary-parallel loss, of gradient norms, and of norm weights under sp",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingMessage:
+    """One kind of exchange of one layer, or of an end of the model.
+
+    place: the index of its block kind, or `first` or `last` stage.   after: the operator whose result goes out.
+    row_elements: of one row.   state: instead of these, the tensors that go round, cut as the ownership table says.
+    forward, backward: how often a pass has it; a recomputed operator repeats its forward ones.
+    """
+
+    operation: TrainingOperation
+    axis: str
+    place: int | Literal["first", "last"]
+    after: str
+    row_elements: int = 0
+    state: tuple[Tensor, ...] = ()
+    forward: int = 1
+    backward: int = 1
+
+
+@cache
+def training_messages(model: Model) -> tuple[TrainingMessage, ...]:
+    """Every exchange of one layer of each kind, then of the ends.
+
+    A row-parallel product leaves partial sums, a column-parallel one partial gradients of its input: one all_reduce a
+    pass each (as reduce_scatter and all_gather under sp). Experts on other ranks get their rows and return them. The
+    ring of cp passes K and V once forward; backward passes them and their gradients. Source: Shoeybi et al., Megatron-LM,
+    2019 (arXiv:1909.08053), section 3; Korthikanti et al., 2022 (arXiv:2205.05198), section 4.2; Liu et al., Ring
+    Attention, 2023 (arXiv:2310.01889), section 3.
+    """
+    found: list[TrainingMessage] = []
+    for kind, block in enumerate(model.kinds):
+        found += _layer(model, kind)
+        layer = block.feed_forward
+        if isinstance(layer, Experts):
+            rows = layer.top_k * model.hidden
+            after = "experts"
+            found += [
+                TrainingMessage(
+                    operation="all_to_all",
+                    axis="ep",
+                    place=kind,
+                    after=after,
+                    row_elements=rows,
+                    forward=2,
+                    backward=2,
+                ),
+                TrainingMessage(operation="all_reduce", axis="etp", place=kind, after=after, row_elements=rows),
+            ]
+    return (*found, *_ends(model))
+
+
+def _layer(model: Model, kind: int) -> list[TrainingMessage]:
+    mixer = model.kinds[kind].mixer
+    return [
+        TrainingMessage(operation="all_reduce", axis="tp", place=kind, after="mixer", row_elements=model.hidden),
+        TrainingMessage(operation="all_reduce", axis="tp", place=kind, after="feed_forward", row_elements=model.hidden),
+        TrainingMessage(
+            operation="ring", axis="cp", place=kind, after="attention", state=mixer.token_state(), backward=2
+        ),
+    ]
+
+
+def _ends(model: Model) -> list[TrainingMessage]:
+    """The sum over a vocabulary-parallel embedding, and over the gradients that the head's shards leave."""
+    return [
+        TrainingMessage(
+            operation="all_reduce",
+            axis="tp",
+            place="first",
+            after="embedding",
+            row_elements=model.hidden,
+            backward=0,
+        ),
+        TrainingMessage(
+            operation="all_reduce", axis="tp", place="last", after="lm_head", row_elements=model.hidden, forward=0
+        ),
+    ]
