@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 PLAIN: Final = "one_f_one_b"
 """The order of a single rank, where a layout names no schedule."""
-_SETTLED: Final = 3
+_SETTLED: Final = 4
+"""Times the stages: of so many micro-batches on, one more only waits, or adds a set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,7 +35,8 @@ class Pipelines:
     layers: [rows, entries, kinds + 2] of each kind, then first and last virtual stages, over all directions.
     ranks: how many are alike.   number: the first of them that keeps most.   sets: of activations of all its layers
     that it keeps at once (a fraction where it holds several virtual stages).   last_sets: of the model's end.
-    directions: micro-batches enter at one end or, half of them each, at both.
+    directions: micro-batches enter at one end or, half of them each, at both.   growth: sets that one more micro-batch
+    adds beyond those from which the rest only wait: none, but in schedules that run all forwards first.
     """
 
     layers: Ints
@@ -43,26 +45,27 @@ class Pipelines:
     sets: Floats
     last_sets: Floats
     directions: Ints
+    growth: Floats
 
 
 def pipelines(model: Model, layouts: Layouts, micro_batches: Ints) -> Pipelines:
     """The pipelines of every row. Rows whose schedule refuses their shape get what one set a rank would be."""
-    plain = layouts.plain()
+    plain, count = layouts.plain(), values(micro_batches)
     names, of_name = np.unique(plain.columns["schedule"].astype("U32"), return_inverse=True)
-    keys = np.stack([of_name, plain.degree("pp"), plain.degree("virtual_stages"), values(micro_batches)])
-    found, place = _distinct(keys)
+    settled = np.minimum(count, _SETTLED * plain.degree("pp") + count % plain.degree("pp"))
+    found, place = _distinct(np.stack([of_name, plain.degree("pp"), plain.degree("virtual_stages"), settled]))
     entries = [
         _entries(model, str(names[name]), Shape(stages=stages, micro_batches=batches, virtual_stages=chunks))
         for name, stages, chunks, batches in found.T.tolist()
     ]
     most = max(len(item.ranks) for item in entries)
     joined = [_padded(item, most) for item in entries]
-    return Pipelines(
-        **{
-            name: np.stack([getattr(item, name) for item in joined])[place]
-            for name in ("layers", "ranks", "number", "sets", "last_sets", "directions")
-        }
-    )
+    names_of = ("layers", "ranks", "number", "sets", "last_sets", "directions", "growth")
+    held = {name: np.stack([getattr(item, name) for item in joined])[place] for name in names_of}
+    beyond: Any = (count - settled)[:, None] * held["growth"][:, None]
+    held["sets"] = held["sets"] + beyond
+    held["last_sets"] = held["last_sets"] + beyond * held["layers"][:, :, -1]
+    return Pipelines(**held)
 
 
 def _distinct(keys: Ints) -> tuple[Ints, Ints]:
@@ -83,7 +86,7 @@ def _entries(model: Model, schedule: str, shape: Shape) -> Pipelines:
         name, shape = PLAIN, replace(shape, virtual_stages=1)
         program = read_schedule(name)
     placement = program.placement(shape)
-    held, last = _held(name, shape)
+    held, last = _counted(name, shape)
     table: dict[tuple[int, ...], list[float]] = {}
     for rank, row in enumerate(_rank_layers(model, placement)):
         pieces = max(int((placement == rank).sum()), 1)
@@ -101,6 +104,7 @@ def _entries(model: Model, schedule: str, shape: Shape) -> Pipelines:
         sets=np.array(sets, dtype=np.float64),
         last_sets=layers[:, -1] * float(last),
         directions=np.array(program.DIRECTIONS, dtype=np.int64),
+        growth=np.array(_growth(name, shape.stages, shape.virtual_stages)),
     )
 
 
@@ -118,18 +122,14 @@ def _rank_layers(model: Model, placement: Ints) -> list[tuple[int, ...]]:
 
 
 @cache
-def _held(name: str, shape: Shape) -> tuple[list[float], float]:
-    """Most sets by rank, and of the last virtual stage. Past some micro-batches they stay, or grow by as many each."""
-    settled = _SETTLED * shape.stages
-    beyond = (shape.micro_batches - settled) // shape.stages
-    if beyond < 1:
-        return _counted(name, shape)
-    rest = shape.micro_batches - beyond * shape.stages
-    first, second = (
-        _counted(name, replace(shape, micro_batches=batches)) for batches in (rest, rest + shape.stages)
-    )
-    grown = [low + beyond * (high - low) for low, high in zip(first[0], second[0], strict=True)]
-    return grown, first[1] + beyond * (second[1] - first[1])
+def _growth(name: str, stages: int, virtual_stages: int) -> float:
+    """Sets that one more micro-batch adds to the fullest rank, in whole stages."""
+    shape = Shape(stages=stages, micro_batches=_SETTLED * stages, virtual_stages=virtual_stages)
+    if read_schedule(name).refusal(shape) is not None:
+        return 0.0
+    more = replace(shape, micro_batches=(_SETTLED + 1) * stages)
+    pieces = read_schedule(name).placement(shape).size / stages
+    return (max(_counted(name, more)[0]) - max(_counted(name, shape)[0])) / stages / pieces
 
 
 @cache
@@ -153,4 +153,5 @@ def _padded(entry: Pipelines, count: int) -> Pipelines:
         return np.concatenate([column, np.zeros((count - len(column), *column.shape[1:]), dtype=column.dtype)])
 
     names = ("layers", "ranks", "number", "sets", "last_sets")
+    # directions and growth are of the whole pipeline
     return replace(entry, **{name: filled(getattr(entry, name)) for name in names})

@@ -32,9 +32,7 @@ MESH: Final = ("tp", "cp", "pp", "dp_shard", "dp_replicate", "ep", "etp")
 CHOICES: Final = ("sp", "zero", "micro_batch", "schedule", "virtual_stages", "recompute", "offload")
 POLICIES: Final = ("none", "attention", "selective", "full", "every_2", "uniform_2", "uniform_4")
 OFFLOADS: Final = ("none",)
-_ROWS: Final = 65_536
-_MOST_CHUNKS: Final = 8
-_IN_A_V: Final = 2
+ROWS: Final = 65_536
 _NO_FIELD: Final = frozenset({"attention", "replicas"})
 
 
@@ -55,6 +53,17 @@ class Space:
         return len(self.meshes) * len(self.choices["zero"])
 
 
+@dataclass(frozen=True, slots=True)
+class _KindOfMesh:
+    """cut: tp above 1.   copies: of attention.   sharded: dp_shard above 1.   whole: experts cover whole tp groups."""
+
+    cut: bool
+    pp: int
+    copies: int
+    sharded: bool
+    whole: bool
+
+
 def training_space(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any]) -> Space:
     """The space under the fixed fields. Raises LAY012 (a field no training layout has) and LAY002 (devices)."""
     foreign = [name for name in fixed if name in _NO_FIELD and fixed[name] != _default(name)]
@@ -65,19 +74,42 @@ def training_space(model: Model, system: System, job: TrainJob, fixed: Mapping[s
     return Space(meshes=meshes, choices=_choices(model, job, meshes, fixed), fixed=fixed)
 
 
-def chunks(space: Space, model: Model, job: TrainJob) -> Iterator[Layouts]:
-    """Tables of at most so many rows, in a fixed order, that together are the space without contradictions."""
-    own = len(space.choices["zero"])
-    step = max(1, _ROWS * _MOST_CHUNKS // own)
-    for start in range(0, len(space.meshes), step):
-        meshes = np.arange(start, min(start + step, len(space.meshes)))
-        mesh, choice = np.repeat(meshes, own), np.tile(np.arange(own), len(meshes))
-        kept = np.flatnonzero(_agree(space, model, job, mesh, choice))
-        for first in range(0, len(kept), _ROWS):
-            rows = kept[first : first + _ROWS]
-            chosen = {name: column[choice[rows]] for name, column in space.choices.items()}
-            held = space.meshes.take(mesh[rows])
-            yield Layouts(columns={**held.columns, **chosen})
+def chunks(space: Space, model: Model, job: TrainJob, most: int = ROWS) -> Iterator[Layouts]:
+    """Tables of at most `most` rows, in a fixed order, that together are the space without contradictions."""
+    known: dict[tuple[Any, ...], Ints] = {}
+    meshes: list[Ints] = []
+    choices: list[Ints] = []
+    held = 0
+    for number, mesh in enumerate(_kinds_of_mesh(space)):
+        if mesh not in known:
+            known[mesh] = np.flatnonzero(_agree(space, model, job, _KindOfMesh(*mesh)))
+        choice = known[mesh]
+        while len(choice):
+            taken, choice = choice[: most - held], choice[most - held :]
+            meshes.append(np.full(len(taken), number))
+            choices.append(taken)
+            held += len(taken)
+            if held == most:
+                yield _joined(space, meshes, choices)
+                meshes, choices, held = [], [], 0
+    if held:
+        yield _joined(space, meshes, choices)
+
+
+def _joined(space: Space, meshes: list[Ints], choices: list[Ints]) -> Layouts:
+    """Meshes with their choices beside them."""
+    mesh, choice = np.concatenate(meshes), np.concatenate(choices)
+    chosen = {name: column[choice] for name, column in space.choices.items()}
+    return Layouts(columns={**space.meshes.take(mesh).columns, **chosen})
+
+
+def _kinds_of_mesh(space: Space) -> list[tuple[Any, ...]]:
+    """What of every mesh decides which choices it takes; see `_KindOfMesh`."""
+    held = {name: space.meshes.degree(name) for name in MESH}
+    copies = held["dp_shard"] * held["dp_replicate"]
+    whole = held["ep"] * held["etp"] % held["tp"] == 0
+    columns_of = (held["tp"] > 1, held["pp"], copies, held["dp_shard"] > 1, whole)
+    return list(zip(*(column.tolist() for column in columns_of), strict=True))
 
 
 def micro_batches(job: TrainJob, layouts: Layouts) -> Ints:
@@ -198,44 +230,34 @@ def _has_formula(name: str) -> bool:
     return read_schedule(name).BUBBLE is not None
 
 
-def _agree(space: Space, model: Model, job: TrainJob, mesh: Ints, choice: Ints) -> Bools:
-    """Rows whose mesh and choices do not contradict each other; a field that the user fixed is kept, to be judged."""
-    held = {name: space.meshes.columns[name][mesh] for name in MESH}
-    chosen = {name: column[choice] for name, column in space.choices.items()}
-    fixed = space.fixed
-    kept = np.ones(len(mesh), dtype=np.bool_)
+def _agree(space: Space, model: Model, job: TrainJob, mesh: _KindOfMesh) -> Bools:
+    """Choices that do not contradict the mesh; a field that the user fixed is kept, to be judged."""
+    chosen, fixed = space.choices, space.fixed
+    kept = np.ones(len(chosen["zero"]), dtype=np.bool_)
     if "zero" not in fixed:
-        kept &= (chosen["zero"] > 0) == (held["dp_shard"] > 1)
+        kept &= (chosen["zero"] > 0) == mesh.sharded
     if "sp" not in fixed:
-        kept &= ~chosen["sp"] | (held["tp"] > 1)
-        spread = held["ep"] * held["etp"]
-        kept &= chosen["sp"] | (spread % held["tp"] == 0)
-    named = np.not_equal(chosen["schedule"], None).astype(np.bool_)
-    kept &= named == (held["pp"] > 1)
-    each = held["dp_shard"] * held["dp_replicate"] * chosen["micro_batch"]
+        kept &= ~chosen["sp"] | mesh.cut
+        kept &= chosen["sp"] | mesh.whole
+    kept &= np.not_equal(chosen["schedule"], None).astype(np.bool_) == (mesh.pp > 1)
     if "micro_batch" not in fixed or not {"dp_shard", "dp_replicate"} & fixed.keys():
-        kept &= job.global_batch % each == 0
+        kept &= job.global_batch % (mesh.copies * chosen["micro_batch"]) == 0
     if not ("schedule" in fixed and "pp" in fixed):
-        kept[kept] &= _taken(model, job, {**held, **chosen}, np.flatnonzero(kept))
+        rows = np.flatnonzero(kept)
+        kept[rows] = _taken(model, job, mesh, {name: column[rows] for name, column in chosen.items()})
     return kept
 
 
-def _taken(model: Model, job: TrainJob, held: Mapping[str, Any], rows: Ints) -> Bools:
-    """Rows whose schedule takes their stages and micro-batches, with a layer for every virtual stage."""
-    each = held["dp_shard"][rows] * held["dp_replicate"][rows] * held["micro_batch"][rows]
-    names = held["schedule"][rows]
-    known, place = np.unique(np.where(np.equal(names, None), "", names).astype("U32"), return_inverse=True)
-    shape = [place, held["pp"][rows], held["virtual_stages"][rows], job.global_batch // each]
-    sizes = [int(column.max(initial=0)) + 1 for column in shape]
-    found, back = np.unique(np.ravel_multi_index(shape, sizes), return_inverse=True)
-    parts = np.stack(np.unravel_index(found, sizes), axis=1).tolist()
-    good = [_takes(model.layers, str(known[name]), stages, pieces, count) for name, stages, pieces, count in parts]
-    return np.array(good, dtype=np.bool_)[back]
+def _taken(model: Model, job: TrainJob, mesh: _KindOfMesh, chosen: Mapping[str, Any]) -> Bools:
+    """Choices whose schedule takes the stages and micro-batches, with a layer for every virtual stage."""
+    counts = job.global_batch // (mesh.copies * chosen["micro_batch"])
+    rows = zip(chosen["schedule"].tolist(), chosen["virtual_stages"].tolist(), counts.tolist(), strict=True)
+    return np.array([_takes(model.layers, name, mesh.pp, pieces, count) for name, pieces, count in rows], np.bool_)
 
 
 @cache
-def _takes(layers: int, name: str, stages: int, pieces: int, count: int) -> bool:
-    if not name:
+def _takes(layers: int, name: str | None, stages: int, pieces: int, count: int) -> bool:
+    if name is None:
         return True
     program = read_schedule(name)
     shape = Shape(stages=stages, micro_batches=count, virtual_stages=pieces)
