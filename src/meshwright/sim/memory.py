@@ -9,6 +9,7 @@ takes the room of the other. Bytes are whole and exact. Left out is what an allo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,22 @@ class Buffers:
     kind: Ints
     kinds: tuple[str, ...]
     resident_bytes: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """One rank. resident_bytes: what it holds all the time.   peak_bytes, peak_s: the most, and when that begins.
+
+    alive_bytes: of its buffers at that time, by kind; with `resident_bytes` they are the peak.   sum_bytes: what would
+    be needed if no buffer took the room of another.
+    """
+
+    rank: int
+    resident_bytes: int
+    peak_bytes: int
+    peak_s: float
+    alive_bytes: dict[str, int]
+    sum_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,6 +84,23 @@ class Memory:
         found = np.zeros((len(self.peak_bytes), len(known.kinds)), np.int64)
         np.add.at(found, (known.rank[held], known.kind[held]), known.size_bytes[held])
         return found
+
+    def peaks(self, tick_s: Fraction) -> tuple[Peak, ...]:
+        """The peak of every rank. tick_s: seconds of the unit of time of the buffers, 1 where they are in seconds."""
+        known, alive = self.buffers, self.alive_bytes().tolist()
+        total = known.resident_bytes.copy()
+        np.add.at(total, known.rank, np.where(_lives(known), known.size_bytes, 0))
+        return tuple(
+            Peak(
+                rank=rank,
+                resident_bytes=int(known.resident_bytes[rank]),
+                peak_bytes=int(self.peak_bytes[rank]),
+                peak_s=float(Fraction(self.peak_at[rank].item()) * tick_s),
+                alive_bytes={kind: size for kind, size in zip(known.kinds, alive[rank], strict=True) if size},
+                sum_bytes=int(total[rank]),
+            )
+            for rank in range(len(self.peak_bytes))
+        )
 
     def _at_peak(self) -> Bools:
         at = self.peak_at[self.buffers.rank]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from meshwright.sim.memory import Buffers, memory
+from meshwright.sim.memory import Buffers, Peak, memory
 
 GIB = 2**30
 NEVER = math.nan
@@ -49,6 +50,14 @@ def test_the_level_steps_at_each_time_and_the_peak_says_when_and_what_was_alive(
     assert used.alive(0).tolist() == [1, 0]
     assert used.alive_bytes().tolist() == [[10, 20], [5, 0]]
     assert used.final_bytes().tolist() == [100, 7]
+
+
+def test_a_peak_is_told_in_seconds_with_what_persists_and_what_a_sum_of_sizes_would_be():
+    used = held([(0, 1, 3, 10, 0), (0, 3, 6, 20, 1), (0, 4, 4, 9, 1)], [100, 7], time=np.int64)
+    assert used.peaks(Fraction(1, 10)) == (
+        Peak(rank=0, resident_bytes=100, peak_bytes=120, peak_s=0.3, alive_bytes={"gather": 20}, sum_bytes=130),
+        Peak(rank=1, resident_bytes=7, peak_bytes=7, peak_s=0.0, alive_bytes={}, sum_bytes=7),
+    )
 
 
 def test_of_equal_peaks_the_first_counts():
