@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import median
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING
@@ -13,7 +14,8 @@ import simpy
 
 from benchmarks.processes import in_turns
 from meshwright.sim.engine import COMPILED_FROM, Edges, Problem, Resource, simulate
-from meshwright.sim.timeline import Buffers, busy_s, critical_path, memory, timeline
+from meshwright.sim.memory import Buffers, memory
+from meshwright.sim.timeline import busy_s, critical_path, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -23,6 +25,7 @@ EVENTS_PER_S = 3_000_000
 TIMES_SIMPY = 5.0
 WHOLE_S = 1.0
 _FORWARD, _BACKWARD = 1, 2  # ticks
+_TICK_S = Fraction(1, 1000)
 _LOAD = "from benchmarks.engine import tiny; tiny(compiled={})"
 
 
@@ -156,21 +159,20 @@ def whole() -> None:
     known = pipeline(STAGES, MICRO_BATCHES)
     kind = known.duration // _BACKWARD
     line = timeline(
-        known, simulate(known, compiled=True), kind=kind, kinds=("forward", "backward"), label=str, tick_s=1e-3
+        known, simulate(known, compiled=True), kind=kind, kinds=("forward", "backward"), label=str, tick_s=_TICK_S
     )
     first, last = np.flatnonzero(kind == 0), np.flatnonzero(kind == 1)
     held = Buffers(
-        memory=known.resource[first],
+        rank=known.resource[first],
+        alloc=line.start[first],
+        free=line.end[last],
         size_bytes=np.ones_like(first),
-        first_task=first,
-        first_at_end=np.zeros(len(first), np.bool_),
-        last_task=last,
-        last_at_end=np.ones(len(first), np.bool_),
+        kind=np.zeros_like(first),
+        kinds=("saved",),
         resident_bytes=np.zeros(STAGES, np.int64),
-        label=str,
     )
-    peaks = memory(line, held).peak_bytes
-    assert peaks.tolist() == list(range(STAGES, 0, -1))
+    used = memory(held)
+    assert used.peak_bytes.tolist() == used.alive_bytes()[:, 0].tolist() == list(range(STAGES, 0, -1))
     assert critical_path(line).length_s == line.makespan_s
     assert len(busy_s(line)) == STAGES
 

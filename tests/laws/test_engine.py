@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from importlib.util import find_spec
 from itertools import pairwise
 
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 
 from meshwright.sim import engine, loop
 from meshwright.sim.engine import simulate
-from meshwright.sim.timeline import Buffers, busy_s, critical_path, memory, timeline
+from meshwright.sim.memory import Buffers, memory
+from meshwright.sim.timeline import busy_s, critical_path, timeline
 from tests.laws.problems import EXCLUSIVE, generic, problems
 
 COLUMNS = ("start", "end", "cause", "why", "never")
@@ -26,7 +28,7 @@ def ran(known):
     """Its times, and its timeline in seconds."""
     times = simulate(known, compiled=False)
     kind = np.zeros(len(known.duration), np.int64)
-    return times, timeline(known, times, kind=kind, kinds=("work",), label=lambda task: f"T{task}", tick_s=1.0)
+    return times, timeline(known, times, kind=kind, kinds=("work",), label=str, tick_s=Fraction(1))
 
 
 def differing(left, right):
@@ -134,30 +136,33 @@ def test_memory_is_what_is_alive_and_returns_to_its_start(known, data):
                 side[0][row], side[1][row] = side[1][row], side[0][row]
     sizes = data.draw(st.lists(st.integers(1, 9), min_size=count, max_size=count))
     owner = data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))
+    kind = data.draw(st.lists(st.integers(0, 1), min_size=count, max_size=count))
     resident = np.array([5, 0, 3])
     used = memory(
-        line,
         Buffers(
-            memory=np.array(owner, np.int64),
+            rank=np.array(owner, np.int64),
+            alloc=np.array(when[0], np.float64),
+            free=np.array(when[1], np.float64),
             size_bytes=np.array(sizes, np.int64),
-            first_task=np.array([item for item, _ in ends[0]], np.int64),
-            first_at_end=np.array([at_end for _, at_end in ends[0]], np.bool_),
-            last_task=np.array([item for item, _ in ends[1]], np.int64),
-            last_at_end=np.array([at_end for _, at_end in ends[1]], np.bool_),
+            kind=np.array(kind, np.int64),
+            kinds=("saved", "gathered"),
             resident_bytes=resident,
-            label=lambda number: f"B{number}",
-        ),
+        )
     )
     assert used.final_bytes().tolist() == resident.tolist()
     for rank in range(3):
         mine = [row for row in range(count) if owner[row] == rank]
         rows = slice(used.first[rank], used.first[rank + 1])
-        assert used.time_s[rows][0] == 0
-        assert (np.diff(used.time_s[rows]) > 0).all()
-        for time, level in zip(used.time_s[rows], used.level_bytes[rows], strict=True):
+        assert used.time[rows][0] == 0
+        assert (np.diff(used.time[rows]) > 0).all()
+        for time, level in zip(used.time[rows], used.level_bytes[rows], strict=True):
             assert level == resident[rank] + sum(sizes[row] for row in mine if when[0][row] <= time < when[1][row])
         assert used.peak_bytes[rank] == used.level_bytes[rows].max()
-        assert used.peak_bytes[rank] == resident[rank] + sum(item.size_bytes for item in used.alive(rank))
+        alive = used.alive(rank).tolist()
+        assert alive == sorted(alive, key=lambda row: (-sizes[row], row))
+        assert used.peak_bytes[rank] == resident[rank] + sum(sizes[row] for row in alive)
+        of_kinds = [sum(sizes[row] for row in alive if kind[row] == number) for number in range(2)]
+        assert used.alive_bytes()[rank].tolist() == of_kinds
 
 
 @given(problems(distinct=True), st.randoms(use_true_random=False))

@@ -11,8 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from meshwright.base.errors import ScheduleError
-from meshwright.sim.pipeline import GRADIENTS, UPDATE, Durations, run_pipeline
-from meshwright.sim.pipeline_memory import Sizes, held, peaks, reservations
+from meshwright.sim.pipeline import Durations, run_pipeline
+from meshwright.sim.pipeline_memory import Sizes, pipeline_memory
+from meshwright.sim.pipeline_timeline import GRADIENTS, UPDATE
 from meshwright.workload.slots import (
     BACKWARD,
     BACKWARD_INPUT,
@@ -193,14 +194,13 @@ def test_memory_returns_to_nothing_and_never_falls_below(name, data):
     slots = read_schedule(name).slots(shape)
     run = run_pipeline(slots, data.draw(durations(slots.virtual_stages, shape.stages)), cells=data.draw(CELLS))
     saved = data.draw(st.lists(st.integers(0, 50), min_size=slots.virtual_stages, max_size=slots.virtual_stages))
-    reserved = reservations(run, Sizes(saved=tuple(saved), activation=3, gradient=5))
-    levels = held(reserved, shape.stages)
-    found = peaks(run, reserved)
-    for (moments, level), peak in zip(levels, found, strict=True):
-        assert (np.diff(moments) > 0).all()
-        assert level.min(initial=0) >= 0
-        assert not len(level) or level[-1] == 0
-        assert peak.peak_bytes == level.max(initial=0) == sum(peak.by_what_bytes.values())
+    used = pipeline_memory(run, Sizes(saved=tuple(saved), activation=3, gradient=5))
+    assert used.level_bytes.min() >= 0
+    assert used.final_bytes().tolist() == [0] * shape.stages
+    for rank in range(shape.stages):
+        rows = slice(used.first[rank], used.first[rank + 1])
+        assert (np.diff(used.time[rows]) > 0).all()
+        assert used.peak_bytes[rank] == used.level_bytes[rows].max() == used.alive_bytes()[rank].sum()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -273,8 +273,8 @@ def test_the_peak_in_saved_sets_is_what_the_slot_order_says_where_one_order_has_
     shape = data.draw(shapes(name))
     slots = read_schedule(name).slots(shape)
     run = run_pipeline(slots, data.draw(durations(slots.virtual_stages, shape.stages, times=POSITIVE)))
-    found = peaks(run, reservations(run, Sizes(saved=(1,) * slots.virtual_stages, activation=0, gradient=0)))
-    assert max(peak.peak_bytes for peak in found) == activation_sets(slots, 1)
+    used = pipeline_memory(run, Sizes(saved=(1,) * slots.virtual_stages, activation=0, gradient=0))
+    assert used.peak_bytes.max() == activation_sets(slots, 1)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -55,6 +55,7 @@ _BATCHES = (*_SMALL[:5], "--sessions", "64", "--context", "1K", "--new-tokens", 
 _TIMES = ("--forward", "10ms", "--backward", "20ms", "--send", "1ms", "--update", "1ms", "--layers", "36")
 _SAVED = ("--saved", "229.7549MiB", "--saved-head", "76.1880MiB", "--forward-message", "1MiB")
 _STEP = ("schedule", "--stages", "4", "--micro-batches", "8", *_TIMES, *_SAVED, "--backward-message", "2MiB")
+_BUFFERS = ("--set", "buffers=activations 0ms..20ms,gather 15ms..25ms,bucket@1 20ms..", "--set", "resident=18GiB,9GiB")
 LINES: dict[str, tuple[str | Saved, ...]] = {
     "inspect": ("inspect", "Qwen/Qwen3-32B"),
     "inspect, mixture in FP8": ("inspect", "Qwen/Qwen3-30B-A3B-FP8", "--batch", "4", "--context", "8K"),
@@ -108,5 +109,6 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
         "--step",
         "throughput",
     ),
+    "study run, table": ("study", "run", "memory-peak", "--set", "sizes.bucket=1GiB", *_BUFFERS),
     "study run, number": ("study", "run", "row-bytes"),
 }

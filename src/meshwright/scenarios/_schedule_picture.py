@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import numpy as np
 
-from meshwright.sim.pipeline import TASKS, UPDATE
+from meshwright.sim.pipeline_timeline import TASKS, UPDATE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from meshwright.sim.pipeline import PipelineTimeline
+    from meshwright.sim.pipeline_timeline import PipelineTimeline
 
 _WIDTH: Final = 96
 _MOST_RANKS: Final = 64
@@ -37,7 +37,7 @@ def picture(name: str, timeline: PipelineTimeline) -> Picture:
     middles = (np.arange(_WIDTH) + 0.5) * (float(last) / _WIDTH)
     return {
         "schedule": name,
-        "letter_s": timeline.total_s / _WIDTH,
+        "letter_s": timeline.makespan_s / _WIDTH,
         "ranks": [_row(timeline, rank, middles) for rank in range(min(timeline.slots.ranks, _MOST_RANKS))],
     }
 

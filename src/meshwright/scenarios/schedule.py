@@ -11,9 +11,8 @@ from meshwright.base.result import Basis, Excluded, Result, Source, Verdict
 from meshwright.base.units import Bytes, Share, parse_exact, show_bytes, show_seconds
 from meshwright.scenarios._schedule_picture import picture
 from meshwright.scenarios._stages import figures, of_virtual_stages
-from meshwright.sim.pipeline import Cells, Durations, PipelineTimeline, Ties, run_pipeline
-from meshwright.sim.pipeline_memory import Sizes, peaks, reservations
-from meshwright.sim.pipeline_timeline import as_timeline
+from meshwright.sim.pipeline import Cells, Durations, Ties, run_pipeline
+from meshwright.sim.pipeline_memory import Sizes, pipeline_memory
 from meshwright.sim.timeline import critical_path
 from meshwright.workload.slots import (
     SCHEDULES,
@@ -27,7 +26,8 @@ from meshwright.workload.slots import (
 )
 
 if TYPE_CHECKING:
-    from meshwright.sim.pipeline_memory import Peak
+    from meshwright.base.numbers import Ints
+    from meshwright.sim.pipeline_timeline import PipelineTimeline
 
 ALL: Final = "all"
 _HALF: Final = Share(0.5)
@@ -157,7 +157,7 @@ def schedule(options: ScheduleOptions) -> Result:
 
 def _critical_path_s(timeline: PipelineTimeline) -> dict[str, float]:
     """Seconds of the chain of tasks that decides the step, by what they do; kinds that it has none of are left out."""
-    spent = critical_path(as_timeline(timeline)).by_kind_s()
+    spent = critical_path(timeline).by_kind_s()
     return {kind: seconds for kind, seconds in spent.items() if seconds > 0}
 
 
@@ -172,12 +172,12 @@ _EXCLUDES: Final = ("SCH001", "SCH002", "SCH004", "SCH005")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """A schedule that ran. compute_s: to its last gradient when messages take no time."""
+    """A schedule that ran. compute_s: to its last gradient when messages take no time.   peak_bytes: by rank."""
 
     slots: Slots
     timeline: PipelineTimeline
     compute_s: Fraction
-    peaks: tuple[Peak, ...]
+    peak_bytes: Ints
 
 
 def _names(options: ScheduleOptions) -> tuple[str, ...]:
@@ -253,7 +253,7 @@ def _run(name: str, options: ScheduleOptions) -> _Run:
         slots=slots,
         timeline=timeline,
         compute_s=Fraction(free.end.max().item()) * free.tick_s,
-        peaks=tuple(peaks(timeline, reservations(timeline, sizes))),
+        peak_bytes=pipeline_memory(timeline, sizes).peak_bytes,
     )
 
 
@@ -262,7 +262,7 @@ def _run(name: str, options: ScheduleOptions) -> _Run:
 
 def _rows(runs: dict[str, _Run], refused: dict[str, Excluded], options: ScheduleOptions) -> tuple[ScheduleRow, ...]:
     """Those that fit, by time; those that hold too much, by time; those that do not take the shape, by name."""
-    totals = [run.timeline.total_s for run in runs.values()]
+    totals = [run.timeline.makespan_s for run in runs.values()]
     largest = [_largest(run) for run in runs.values()]
     ran = [_row(name, run, options, min(totals), max(largest)) for name, run in runs.items()]
     ran.sort(key=lambda row: (not row.fits, row.total_s, row.largest_peak_bytes, row.schedule))
@@ -283,7 +283,7 @@ def _row(name: str, run: _Run, options: ScheduleOptions, fastest_s: float, most_
         schedule=name,
         fits=excluded is None,
         excluded=excluded,
-        total_s=timeline.total_s,
+        total_s=timeline.makespan_s,
         gradients_s=gradients_s,
         compute_s=float(compute_s),
         transfer_wait_s=float(Fraction(timeline.last_gradient().item()) * timeline.tick_s - run.compute_s),
@@ -293,8 +293,8 @@ def _row(name: str, run: _Run, options: ScheduleOptions, fastest_s: float, most_
         utilization=float(ideal_s / compute_s),
         bubble_s=None if formula is None else float(formula),
         bubble_of=None if program.BUBBLE is None else program.BUBBLE.of,
-        over_fastest=timeline.total_s / fastest_s - 1,
-        peak_bytes=tuple(peak.peak_bytes for peak in run.peaks),
+        over_fastest=timeline.makespan_s / fastest_s - 1,
+        peak_bytes=tuple(run.peak_bytes.tolist()),
         largest_peak_bytes=largest,
         below_largest=1 - largest / most_bytes if most_bytes else 0.0,
         activation_sets=activation_sets(slots, 1) / pieces,
@@ -316,7 +316,7 @@ def _work(options: ScheduleOptions) -> Work:
 
 
 def _largest(run: _Run) -> int:
-    return max(peak.peak_bytes for peak in run.peaks)
+    return int(run.peak_bytes.max())
 
 
 def _too_much(largest: int, options: ScheduleOptions) -> Excluded | None:

@@ -12,7 +12,8 @@ from meshwright.base.errors import ScheduleError
 from meshwright.base.units import Seconds
 from meshwright.scenarios._stages import Block, figures, layer_counts
 from meshwright.scenarios.schedule import ScheduleOptions, simulated
-from meshwright.sim.pipeline import SEND_FORWARD, Durations, PipelineTimeline, run_pipeline
+from meshwright.sim.pipeline import Durations, run_pipeline
+from meshwright.sim.pipeline_timeline import SEND_FORWARD, PipelineTimeline
 from meshwright.workload.slots import (
     KINDS,
     Shape,

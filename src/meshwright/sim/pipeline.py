@@ -9,14 +9,25 @@ virtual stage, micro-batch (`Ties`). Two virtual stages on one rank hand over wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import partial
 from math import lcm
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from meshwright.sim.engine import Edges, Problem, Resource, Times, simulate
+from meshwright.sim.engine import Edges, Problem, Resource, simulate
+from meshwright.sim.pipeline_timeline import (
+    GRADIENTS,
+    SEND_BACKWARD,
+    SEND_FORWARD,
+    TASKS,
+    UPDATE,
+    PipelineTimeline,
+    label,
+)
+from meshwright.sim.timeline import timeline
 from meshwright.workload.slots import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, KINDS, Slots
 
 if TYPE_CHECKING:
@@ -28,9 +39,6 @@ Ties: TypeAlias = Literal["direction", "micro_batch"]
 """Of two slots of one kind, which goes first: that of direction 0, or that of the earlier micro-batch of its half."""
 Cells: TypeAlias = Literal["divisible", "indivisible"]
 """Slots of one cell: each on its own, one after the other; or as one, which waits for and ends with both."""
-SEND_FORWARD, SEND_BACKWARD, GRADIENTS, UPDATE = range(len(KINDS), len(KINDS) + 4)
-TASKS: Final = (*KINDS, "send_forward", "send_backward", "gradients", "update")
-"""What a task is, by its number: slots, messages, the moment of the last gradient, updates."""
 _FIRST: Final = {BACKWARD: 1, BACKWARD_INPUT: 1, FORWARD: 2, BACKWARD_WEIGHT: 3}
 _UPDATE_LAST: Final = 4
 _MOST_TICKS: Final = 2**62
@@ -67,62 +75,6 @@ class Durations:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PipelineTimeline:
-    """Columns, one row a task: the slots in their order, then messages, the last gradient, the updates.
-
-    kind: into `TASKS`.   rank: whose stream, or who sends; -1 for the last gradient.   peer: who receives, else -1.
-    start, end: in ticks.   source, target: of a message, the rows of the slot that sends and of the one that waits.
-    tick_s: seconds of a tick, exactly; 1 where the times are seconds, rounded (exact ticks would not fit 64 bits).
-    """
-
-    slots: Slots
-    kind: Ints
-    rank: Ints
-    peer: Ints
-    virtual_stage: Ints
-    micro_batch: Ints
-    direction: Ints
-    start: NDArray[Any]
-    end: NDArray[Any]
-    source: Ints
-    target: Ints
-    begun_with: Ints
-    tick_s: Fraction
-    problem: Problem
-    times: Times
-
-    @property
-    def total_s(self) -> float:
-        """From the first start to the last end."""
-        return self.seconds(self.end.max())
-
-    @property
-    def gradients_s(self) -> float:
-        """When the last gradient of all ranks is there."""
-        return self.seconds(self.last_gradient())
-
-    def last_gradient(self) -> Any:
-        """When the last gradient of all ranks is there, in ticks."""
-        return self.end[self.kind == GRADIENTS][0]
-
-    def busy(self) -> NDArray[Any]:
-        """By rank, the ticks that its stream computes, the update apart."""
-        slots = len(self.slots.rank)
-        spent = np.zeros(self.slots.ranks, self.start.dtype)
-        np.add.at(spent, self.slots.rank, self.end[:slots] - self.start[:slots])
-        return spent
-
-    def idle_s(self) -> list[float]:
-        """By rank, how long its stream waits until the last gradient of all ranks is there."""
-        waited = np.maximum(self.last_gradient() - self.busy(), 0)  # rounded seconds may add up to more than their span
-        return [self.seconds(ticks) for ticks in waited]
-
-    def seconds(self, ticks: Any) -> float:
-        """A time or a duration in seconds, rounded once."""
-        return float(Fraction(ticks.item()) * self.tick_s)
-
-
 def run_pipeline(
     slots: Slots, durations: Durations, *, ties: Ties = "direction", cells: Cells = "divisible"
 ) -> PipelineTimeline:
@@ -131,28 +83,28 @@ def run_pipeline(
     messages, edges = _dependencies(slots, durations.buffers, first, last)
     tick, columns = _ticks(slots, durations, messages)
     problem = _problem(slots, messages, edges, columns, _ties(slots, ties))
-    times = simulate(problem)
     count, none = len(slots.rank), np.full(1 + slots.ranks, -1)
 
     def named(column: Ints) -> Ints:
         return np.concatenate([column, column[messages.source], none])
 
+    kind = np.concatenate([slots.kind, messages.kind, [GRADIENTS], np.full(slots.ranks, UPDATE)])
+    names = (named(slots.virtual_stage), named(slots.micro_batch), named(slots.direction))
+    ran = timeline(
+        problem, simulate(problem), kind=kind, kinds=TASKS, label=partial(label, (kind, *names)), tick_s=tick
+    )
     return PipelineTimeline(
+        **{item.name: getattr(ran, item.name) for item in fields(ran)},
         slots=slots,
-        kind=np.concatenate([slots.kind, messages.kind, [GRADIENTS], np.full(slots.ranks, UPDATE)]),
         rank=np.concatenate([slots.rank, messages.sender, [-1], np.arange(slots.ranks)]),
         peer=np.concatenate([np.full(count, -1), messages.receiver, none]),
-        virtual_stage=named(slots.virtual_stage),
-        micro_batch=named(slots.micro_batch),
-        direction=named(slots.direction),
-        start=times.start,
-        end=times.end,
+        virtual_stage=names[0],
+        micro_batch=names[1],
+        direction=names[2],
         source=np.concatenate([np.full(count, -1), messages.source, none]),
         target=np.concatenate([np.full(count, -1), messages.target, none]),
         begun_with=first,
-        tick_s=tick,
         problem=problem,
-        times=times,
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from inspect import signature
-from typing import Any, Final, TypeVar, cast, get_type_hints
+from typing import Any, Final, TypeVar, cast, get_origin, get_type_hints
 
 import numpy as np
 
@@ -118,7 +118,7 @@ def run_study(name: str, settings: Mapping[str, str], steps: tuple[str, ...] = (
     answers: dict[str, Any] = {}
     for step in calls:
         function = function_of(step)
-        given[step.name] = _settled(step, asked[step.name], tuple(signature(function).parameters))
+        given[step.name] = _settled(step, asked[step.name], function)
         arguments = _arguments(function, given[step.name], asked[step.name], step.name)
         answers[step.name] = _answer(function, arguments, step.name)
     told = [{"id": step.name, "title": step.title, "function": step.function} for step in calls]
@@ -214,8 +214,9 @@ def function_of(study: Study | Step) -> Callable[..., Any]:
     return cast("Callable[..., Any]", found)
 
 
-def _settled(study: Step, settings: Mapping[str, str], known: tuple[str, ...]) -> dict[str, Any]:
-    """The inputs, those replaced or added that a setting names whole."""
+def _settled(study: Step, settings: Mapping[str, str], function: Callable[..., Any]) -> dict[str, Any]:
+    """The inputs, those replaced or added that a setting names whole or as an entry of a table."""
+    known, hints = tuple(signature(function).parameters), get_type_hints(function)
     whole = {path: text for path, text in settings.items() if "." not in path}
     fields = [path.partition(".")[0] for path in settings if "." in path]
     unknown = sorted(name for name in (*study.inputs, *whole) if name not in known)
@@ -223,7 +224,12 @@ def _settled(study: Step, settings: Mapping[str, str], known: tuple[str, ...]) -
     if unknown:
         cause = f"study {study.name} has no input {unknown[0]!r}"
         raise FileError(21, cause, suggest(unknown[0], known))
-    return {**study.inputs, **whole}
+    given = {**study.inputs, **whole}
+    for path, text in settings.items():
+        head, _, rest = path.partition(".")
+        if rest and _is_table(hints.get(head)):
+            given[head] = {**_listed(hints[head], given[head]), rest: text}
+    return given
 
 
 def _arguments(
@@ -233,7 +239,7 @@ def _arguments(
     found = {name: _read(name, hints.get(name, Any), value, f"{study}.{name}") for name, value in given.items()}
     for path, text in settings.items():
         head, _, rest = path.partition(".")
-        if rest:
+        if rest and not _is_table(hints.get(head)):
             found[head] = _checked(set_path(found[head], rest, text), head)
     return found
 
@@ -271,11 +277,19 @@ def _each(value: object) -> Iterable[object]:
     return cast("Iterable[object]", value if isinstance(value, tuple) else (value,))
 
 
+def _is_table(hint: Any) -> bool:
+    """Whether an input is a table of any names, to which a setting may add one; a record has its fields."""
+    return get_origin(hint) is dict
+
+
 def _listed(hint: Any, value: Any) -> Any:
-    """Text given for a number or a list (from `--set`) as what it spells."""
+    """Text given for a number, a list or a table (from `--set`) as what it spells: `8`, `1,2,4` or `one=8,other=4`."""
     if not isinstance(value, str) or hint is str:
         return value
-    return [part.strip() for part in value.split(",")] if str(hint).startswith("tuple") else value
+    parts = [part.strip() for part in value.split(",")]
+    if _is_table(hint):
+        return {name.strip(): text.strip() for name, _, text in (part.partition("=") for part in parts)}
+    return parts if str(hint).startswith("tuple") else value
 
 
 def _brief(answer: Any) -> str:

@@ -1,4 +1,4 @@
-"""Exchanges beside computation: buckets and gaps on a timeline, measured pairs, and what tuning repays."""
+"""What lies beside what on a timeline: buckets, gaps and buffers; measured pairs, and what tuning repays."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from tests.golden.registry import answers
         "answer.saving_s": "G6-252",
     },
 )
+@answers("study run memory-peak", {"answer.peak_bytes": "G10-049 G10-050"})
 @answers("study run tuning", {"answer.payback_calls": "G6-255"})
 def studied(row: Row) -> object:
     return row.select(run_study(row.subject, row.settings))

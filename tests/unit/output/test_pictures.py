@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -32,7 +33,7 @@ def small():
     times = simulate(problem)
     kinds = np.array([0, 1, 1, 0, 2])
     return timeline(
-        problem, times, kind=kinds, kinds=("transfer", "compute", "moment"), label=NAMES.__getitem__, tick_s=1.0
+        problem, times, kind=kinds, kinds=("transfer", "compute", "moment"), label=NAMES.__getitem__, tick_s=Fraction(1)
     )
 
 

@@ -167,7 +167,7 @@ def test_a_timeline_is_drawn_a_rank_a_row():
 
 
 def test_a_timeline_is_handed_out_whole():
-    assert simulated("one_f_one_b", STEP).total_s == 0.347
+    assert simulated("one_f_one_b", STEP).makespan_s == 0.347
 
 
 def test_one_slot_is_told_with_what_it_waited_for():

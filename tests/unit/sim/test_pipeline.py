@@ -9,7 +9,7 @@ import pytest
 
 from meshwright.base.errors import ScheduleError
 from meshwright.sim.pipeline import Durations, run_pipeline
-from meshwright.sim.pipeline_memory import Sizes, peaks, reservations
+from meshwright.sim.pipeline_memory import Sizes, pipeline_memory
 from meshwright.workload.slots import Shape, read_schedule
 
 MS = Fraction(1, 1000)
@@ -96,26 +96,30 @@ def test_every_rank_peaks_as_the_chapter_says(name, mib):
     saved = [LAYER_BYTES * count for count in layers_of(found.slots.virtual_stages)]
     saved[-1] += HEAD_BYTES
     sizes = Sizes(saved=tuple(saved), activation=2**20, gradient=2**21)
-    assert [round(peak.peak_bytes / 2**20, 2) for peak in peaks(found, reservations(found, sizes))] == mib
+    assert [round(peak / 2**20, 2) for peak in pipeline_memory(found, sizes).peak_bytes.tolist()] == mib
 
 
 def test_what_is_alive_at_a_peak_is_told_apart():
     found = run("one_f_one_b")
-    first = peaks(found, reservations(found, Sizes(saved=(100,) * 4, activation=1, gradient=2)))[0]
-    assert first.by_what_bytes == {"saved": 400, "sent": 0, "received": 2}
-    assert (first.peak_bytes, first.at_s) == (402, 0.105)
+    used = pipeline_memory(found, Sizes(saved=(100,) * 4, activation=1, gradient=2))
+    assert used.buffers.kinds == ("saved", "sent", "received")
+    assert used.alive_bytes()[0].tolist() == [400, 0, 2]
+    assert (used.peak_bytes[0], found.seconds(used.peak_at[0])) == (402, 0.105)
 
 
 def test_a_sender_keeps_its_copy_until_the_transfer_ends_and_a_receiver_until_it_starts():
     """Two ranks, one micro-batch: F 10, send 1, F 10, B 20, send 1, B 20."""
     slots = read_schedule("fill_drain").slots(Shape(stages=2, micro_batches=1))
     found = run_pipeline(slots, times(2, stages=2))
-    reserved = reservations(found, Sizes(saved=(0, 0), activation=3, gradient=5))
-    rows = sorted(
-        (int(rank), found.seconds(start), found.seconds(end), int(size))
-        for rank, start, end, size in zip(reserved.rank, reserved.start, reserved.end, reserved.held_bytes, strict=True)
-    )
-    assert rows == [(0, 0.01, 0.011, 3), (0, 0.041, 0.042, 5), (1, 0.01, 0.011, 3), (1, 0.041, 0.042, 5)]
+    used = pipeline_memory(found, Sizes(saved=(0, 0), activation=3, gradient=5))
+    moments = [found.seconds(moment) for moment in used.time]
+    assert list(zip(moments, used.level_bytes.tolist(), strict=True)) == 2 * [
+        (0.0, 0),
+        (0.01, 3),
+        (0.011, 0),
+        (0.041, 5),
+        (0.042, 0),
+    ]
 
 
 def test_wires_of_two_directions_do_not_wait_for_each_other_and_one_is_first_come_first_served():
@@ -138,7 +142,7 @@ def test_times_that_do_not_fit_whole_ticks_are_seconds():
     assert found.tick_s == 1
     assert found.start.dtype.kind == "f"
     near = run_pipeline(slots, replace(odd, update=Fraction(0), send=(Fraction(0),) * 4))
-    assert found.total_s == pytest.approx(near.total_s)
+    assert found.makespan_s == pytest.approx(near.makespan_s)
 
 
 def test_slots_that_wait_for_each_other_are_refused():

@@ -1,21 +1,20 @@
-"""Timelines counted by hand: reasons, lost runs, busy time and memory."""
+"""Timelines counted by hand: reasons, lost runs and busy time."""
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
-import pytest
 
 from meshwright.sim.engine import Failure, Resource, simulate
-from meshwright.sim.timeline import Alive, Buffers, busy_s, critical_path, memory, timeline
+from meshwright.sim.timeline import busy_s, critical_path, timeline
 from tests.laws.problems import problem
 
 GPU, WIRE = Resource(name="gpu"), Resource(name="wire", queue="fifo")
-GIB = 2**30
 
 
-def line(duration, resource, resources, *, kind=None, tick_s=1.0, **kwargs):
+def line(duration, resource, resources, *, kind=None, tick_s=Fraction(1), **kwargs):
     known = problem(duration, resource, resources, **kwargs)
     codes = np.zeros(len(duration), np.int64) if kind is None else np.array(kind)
     return timeline(
@@ -47,7 +46,7 @@ def test_the_critical_path_says_why_each_step_waited():
 
 
 def test_a_busy_resource_is_a_reason_and_a_release_ends_the_path():
-    known = line([2, 3], [0, 0], (GPU,), release=[1, 2], tick_s=0.5)
+    known = line([2, 3], [0, 0], (GPU,), release=[1, 2], tick_s=Fraction(1, 2))
     assert reasons(known) == [("A", 0.5, 1.5, "released at 0.5 s"), ("B", 1.5, 3.0, "gpu busy with A")]
     assert critical_path(known).length_s == 2.5
 
@@ -106,63 +105,3 @@ def test_nothing_has_no_path():
     assert known.makespan_s == critical_path(known).length_s == 0
     assert list(critical_path(known).steps()) == []
     assert busy_s(known).tolist() == [0]
-
-
-# -------------------------------------------------------------------------------------------------------------- memory
-
-
-def buffers(rows, resident, memory_of=None):
-    """rows: (bytes, first task, at its end, last task, at its end)."""
-    size, first, first_at_end, last, last_at_end = map(np.array, zip(*rows, strict=True))
-    return Buffers(
-        memory=np.zeros(len(rows), np.int64) if memory_of is None else np.array(memory_of),
-        size_bytes=size,
-        first_task=first,
-        first_at_end=first_at_end,
-        last_task=last,
-        last_at_end=last_at_end,
-        resident_bytes=np.array(resident),
-        label=lambda number: f"buffer {number}",
-    )
-
-
-@pytest.mark.parametrize(("gather", "peak"), [(0, 12), (1, 8)])
-def test_a_gather_beside_the_activations_adds_to_them_and_after_them_it_does_not(gather, peak):
-    """8 GiB of activations and a gather of 4 GiB: 12 when they overlap, 8 when one follows the other."""
-    known = line([4, 2], [-1, 1], (GPU, WIRE), edges=[(0, 1, gather == 0)])
-    used = memory(known, buffers([(8 * GIB, 0, False, 0, True), (4 * GIB, 1, False, 1, True)], [0]))
-    assert used.peak_bytes.tolist() == [peak * GIB]
-    assert used.final_bytes().tolist() == [0]
-
-
-def test_the_level_steps_at_each_time_and_the_peak_names_what_was_alive():
-    known = line([1, 2, 3], [0, 0, 0], (GPU,))
-    used = memory(
-        known,
-        buffers([(10, 0, True, 2, False), (20, 1, False, 2, True), (5, 0, False, 0, True)], [100, 7], [0, 0, 1]),
-    )
-    assert used.first.tolist() == [0, 4, 6]
-    assert used.time_s.tolist() == [0, 1, 3, 6, 0, 1]
-    assert used.level_bytes.tolist() == [100, 130, 120, 100, 12, 7]
-    assert used.peak_bytes.tolist() == [130, 12]
-    assert used.peak_s.tolist() == [1, 0]
-    assert used.alive(0) == (
-        Alive(buffer=1, label="buffer 1", size_bytes=20),
-        Alive(buffer=0, label="buffer 0", size_bytes=10),
-    )
-    assert used.final_bytes().tolist() == [100, 7]
-
-
-def test_a_buffer_whose_last_task_never_ends_stays_and_one_whose_first_never_ends_never_comes():
-    known = line([1, 4], [-1, 0], (GPU,), failures=(Failure(resource=0, at=2, back=math.inf),))
-    used = memory(known, buffers([(3, 0, False, 1, True), (9, 1, False, 1, True)], [1]))
-    assert used.level_bytes.tolist() == [4]
-    assert used.final_bytes().tolist() == [4]
-    assert [item.buffer for item in used.alive(0)] == [0]
-
-
-def test_a_memory_without_buffers_holds_what_is_resident():
-    known = line([1], [-1], ())
-    used = memory(known, buffers([(3, 0, False, 0, True)], [0, 42]))
-    assert used.peak_bytes.tolist() == [3, 42]
-    assert used.alive(1) == ()

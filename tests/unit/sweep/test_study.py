@@ -24,6 +24,15 @@ def test_a_setting_replaces_an_input_by_its_unit_and_a_dotted_one_a_field():
     assert doubled[0]["exchange_s"] > 1.9 * plain[0]["exchange_s"]
 
 
+def test_a_table_is_set_entry_by_entry_or_as_text_and_is_told_as_it_was_run():
+    lives = {"buffers": "activations 0s..1s,bucket 0s..1s", "resident": "1B"}
+    found = run_study("memory-peak", {"sizes.bucket": "3B", "sizes.activations": "4B", **lives})
+    assert found.body["answer"]["peak_bytes"] == 8
+    assert found.inputs["options"]["sizes"] == {"activations": "4B", "gather": "4 GiB", "bucket": "3B"}
+    text = run_study("memory-peak", {"sizes": "activations=4B, bucket=2B", "sizes.bucket": "3B", **lives})
+    assert text.body["answer"] == found.body["answer"]
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "code"),
     [
@@ -34,6 +43,8 @@ def test_a_setting_replaces_an_input_by_its_unit_and_a_dotted_one_a_field():
         ("collective-time", {"ranks": "eight"}, "IO013"),
         ("tp-scaling", {"system.scale_up.speed": "1us"}, "IO014"),
         ("tp-scaling", {"model": "nope"}, "MOD001"),
+        ("memory-peak", {"sizes.gather.x": "3"}, "IO002"),
+        ("memory-peak", {"sizes": "gather"}, "IO001"),
     ],
 )
 def test_a_faulty_setting_is_a_coded_error(name, settings, code):

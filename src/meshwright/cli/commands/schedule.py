@@ -11,7 +11,6 @@ from meshwright.base.parse import build
 from meshwright.cli.options import Output, output_options
 from meshwright.cli.show import show, write_file
 from meshwright.scenarios.schedule import ScheduleOptions, schedule, simulated
-from meshwright.sim.pipeline_timeline import as_timeline
 
 if TYPE_CHECKING:
     from meshwright.base.result import Result
@@ -95,7 +94,7 @@ def command(output: Output, trace: str | None, svg: str | None, **given: Any) ->
 def _draw(result: Result, options: ScheduleOptions, trace: str | None, svg: str | None) -> None:
     """The files that were asked for."""
     name = result.body["chosen"] or result.body["schedules"][0].schedule
-    timeline = as_timeline(simulated(name, options))
+    timeline = simulated(name, options)
     if trace is not None:
         from meshwright.output.traces import as_perfetto  # noqa: PLC0415 - a form is loaded when it is asked for
 
