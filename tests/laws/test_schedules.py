@@ -238,20 +238,66 @@ def test_the_published_bubble_is_exact_where_it_says_so(name, data):
     if formula.of == "step":
         idle = [Fraction(int(ticks)) * run.tick_s for ticks in run.last_gradient() - run.busy()]
     else:
-        idle = [Fraction(int(ticks)) * run.tick_s for ticks in own_spans(run) - run.busy()]
+        idle = [Fraction(int(ticks)) * run.tick_s for ticks in run.spans() - run.busy()]
     assert max(idle) == expected
 
 
-def own_spans(run):
-    """By rank, from its first start to its last end."""
-    slots = run.slots
-    count = len(slots.rank)
-    return np.array(
-        [
-            run.end[:count][slots.rank == rank].max() - run.start[:count][slots.rank == rank].min()
-            for rank in range(slots.ranks)
-        ]
+@pytest.mark.parametrize("name", NAMES)
+@FEW
+@given(data=st.data())
+def test_a_step_without_a_barrier_lies_between_the_work_of_any_rank_and_the_step_with_one(name, data):
+    shape = data.draw(shapes(name))
+    slots = read_schedule(name).slots(shape)
+    times = data.draw(durations(slots.virtual_stages, shape.stages))
+    run = run_pipeline(slots, times, ties=data.draw(TIES), cells=data.draw(CELLS))
+    assert (run.busy() <= run.spans()).all()
+    assert (run.spans() <= run.last_gradient()).all()
+    most = Fraction(int(run.busy().max())) * run.tick_s + times.update
+    assert float(most) <= run.step_without_barrier_s() <= run.total_s
+
+
+@pytest.mark.parametrize("name", ONE_ORDER)
+@FEW
+@given(data=st.data())
+def test_steps_without_a_barrier_follow_each_other_no_later_than_it_says(name, data):
+    """Three steps are run here as one, each rank's orders one after the other; equal stages take exactly that."""
+    shape = data.draw(shapes(name))
+    slots = read_schedule(name).slots(shape)
+    even = data.draw(st.booleans())
+    free = replace(data.draw(durations(slots.virtual_stages, shape.stages)), update=Fraction(0))
+    work = [data.draw(POSITIVE) for _ in range(3)]
+    send = data.draw(TIMES)
+    equally = replace(
+        equal(
+            slots.virtual_stages,
+            shape.stages,
+            Work(forward=work[0], backward=work[1] + work[2], weight=work[2], cell=0),
+        ),
+        send=(send,) * shape.stages,
+        send_back=(send,) * shape.stages,
     )
+    cells = data.draw(CELLS)
+    one, many = (run_pipeline(each, equally if even else free, cells=cells) for each in (slots, in_a_row(slots, 3)))
+    assert one.tick_s == many.tick_s
+    count, apart = len(slots.rank), one.spans().max()
+    assert one.seconds(apart) == one.step_without_barrier_s()
+    for step, starts in enumerate(many.start[: 3 * count].reshape(3, count)):
+        assert (starts <= one.start[:count] + step * apart).all()
+    if even:
+        ends = many.end[: 3 * count].reshape(3, count).max(axis=1)
+        assert (ends == one.end[:count].max() + apart * np.arange(3)).all()
+
+
+def in_a_row(slots, steps):
+    """The slots of so many steps as those of one with as many times the micro-batches; no rank leaves its order."""
+    step = np.repeat(np.arange(steps), len(slots.rank))
+    whole = {
+        field: np.tile(getattr(slots, field), steps)
+        for field in ("rank", "sequence", "kind", "virtual_stage", "micro_batch", "direction", "cell")
+    }
+    whole["micro_batch"] += step * slots.micro_batches
+    whole["cell"] = np.where(whole["cell"] < 0, -1, whole["cell"] + step * (slots.cell.max() + 1))
+    return replace(slots, **whole)
 
 
 @given(data=st.data())
