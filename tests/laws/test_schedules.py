@@ -11,12 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from meshwright.base.errors import ScheduleError
-from meshwright.sim.pipeline import GRADIENTS, UPDATE, Durations, run_pipeline
+from meshwright.sim.pipeline import Durations, run_pipeline
 from meshwright.sim.pipeline_memory import Sizes, held, peaks, reservations
 from meshwright.workload.slots import (
     BACKWARD,
-    BACKWARD_INPUT,
-    BACKWARD_WEIGHT,
     FORWARD,
     SCHEDULES,
     Shape,
@@ -27,6 +25,7 @@ from meshwright.workload.slots import (
     forward_only,
     read_schedule,
 )
+from tests.laws.schedule_laws import computed_once, in_order, one_at_a_time
 
 NAMES = SCHEDULES.names()
 ONE_ORDER = [name for name in NAMES if name != "dualpipe_declared"]
@@ -35,7 +34,8 @@ CHOOSY = [name for name in NAMES if name.startswith(("dualpipe", "interleaved"))
 TWELFTHS = 12
 TIMES = st.integers(0, 7 * TWELFTHS).map(lambda count: Fraction(count, TWELFTHS))
 POSITIVE = st.integers(1, 7 * TWELFTHS).map(lambda count: Fraction(count, TWELFTHS))
-FEW = settings(max_examples=25)
+FEW = settings(max_examples=max(25, settings().max_examples // 10))
+"""25 of each schedule in the gate, more in a campaign."""
 CELLS = st.sampled_from(["divisible", "indivisible"])
 TIES = st.sampled_from(["direction", "micro_batch"])
 
@@ -89,32 +89,12 @@ def equal(pieces, stages, work):
     )
 
 
-def parts(slots):
-    """The slots of each kind by (virtual stage, micro-batch)."""
-    return {
-        kind: sorted(zip(slots.virtual_stage[rows].tolist(), slots.micro_batch[rows].tolist(), strict=True))
-        for kind in (FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT)
-        for rows in [slots.kind == kind]
-    }
-
-
 @pytest.mark.parametrize("name", NAMES)
 @FEW
 @given(data=st.data())
 def test_every_micro_batch_is_computed_exactly_once_per_virtual_stage_and_direction(name, data):
     shape = data.draw(shapes(name))
-    program = read_schedule(name)
-    slots = program.slots(shape)
-    every = [(piece, batch) for piece in range(slots.virtual_stages) for batch in range(shape.micro_batches)]
-    found = parts(slots)
-    assert found[FORWARD] == every
-    assert sorted(found[BACKWARD] + found[BACKWARD_INPUT]) == every
-    assert found[BACKWARD_INPUT] == found[BACKWARD_WEIGHT]
-    assert (slots.placement == program.placement(shape)).all()
-    assert (slots.rank == slots.placement[slots.direction, slots.virtual_stage]).all()
-    assert len(slots.placement) == program.DIRECTIONS
-    halves = slots.micro_batch >= (shape.micro_batches + 1) // 2 if program.DIRECTIONS == 2 else 0 * slots.rank
-    assert (slots.direction == halves).all()
+    computed_once(name, shape, read_schedule(name).slots(shape))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -142,47 +122,17 @@ def test_it_ends_and_no_rank_or_wire_runs_two_things_at_once(name, data):
         ties=data.draw(TIES),
         cells=data.draw(CELLS),
     )
-    lane = run.problem.resource
-    for resource in range(len(run.problem.resources)):
-        rows = np.flatnonzero(lane == resource)
-        rows = rows[np.lexsort((run.end[rows], run.start[rows]))]
-        assert (run.start[rows[1:]] >= run.end[rows[:-1]]).all()
-    edges = run.problem.edges
-    assert (run.start[edges.after] >= run.end[edges.before]).all()
-    assert (run.end - run.start == run.problem.duration).all()
+    one_at_a_time(run)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @FEW
 @given(data=st.data())
 def test_dependencies_hold_between_micro_batches_stages_and_halves(name, data):
-    """Stated by names here, not by the edges that the simulation drew."""
     shape = data.draw(shapes(name))
     slots = read_schedule(name).slots(shape)
     times = data.draw(durations(slots.virtual_stages, shape.stages))
-    run = run_pipeline(slots, times, cells=data.draw(CELLS))
-    when = {
-        (min(kind, BACKWARD) if kind != BACKWARD_WEIGHT else kind, piece, batch): (start, end)
-        for kind, piece, batch, start, end in zip(
-            *(column.tolist() for column in (slots.kind, slots.virtual_stage, slots.micro_batch)),
-            run.start.tolist(),
-            run.end.tolist(),
-            strict=False,
-        )
-    }
-    for (kind, piece, batch), (start, _) in when.items():
-        if kind == FORWARD and piece:
-            assert start >= when[FORWARD, piece - 1, batch][1]
-        if kind == BACKWARD:
-            assert start >= when[FORWARD, piece, batch][1]
-            if piece < slots.virtual_stages - 1:
-                assert start >= when[BACKWARD, piece + 1, batch][1]
-        if kind == BACKWARD_WEIGHT:
-            assert start >= when[BACKWARD, piece, batch][1]
-    updates = run.kind == UPDATE
-    assert updates.sum() == shape.stages
-    assert (run.start[updates] == run.end[: len(slots.rank)].max()).all()
-    assert run.end[run.kind == GRADIENTS] == run.end[: len(slots.rank)].max()
+    in_order(run_pipeline(slots, times, cells=data.draw(CELLS)))
 
 
 @pytest.mark.parametrize("name", NAMES)
