@@ -68,6 +68,8 @@ class SavesBody(TypedDict):
 class ScheduleRow(TypedDict):
     """One schedule; null where it does not take the shape. Lists have an entry a rank.
 
+    total_s: of a step whose update waits for the last gradient of all ranks.   step_without_barrier_s: from one step's
+    start to the next when each rank updates after its own last gradient: the longest span of a rank, and its update.
     bubble_of: the span whose idle time the formula `bubble_s` is.   over_fastest, below_largest: against the fastest
     and the largest here.   messages: activations of the step; as many gradients come back.
     """
@@ -76,6 +78,7 @@ class ScheduleRow(TypedDict):
     fits: bool
     excluded: Excluded | None
     total_s: Amount | None
+    step_without_barrier_s: Amount | None
     gradients_s: Amount | None
     compute_s: Amount | None
     transfer_wait_s: float | None

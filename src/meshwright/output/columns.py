@@ -185,6 +185,12 @@ SCHEDULE_COLUMNS: Final = (
     Column(name="why not", value=_why_not, side="left"),
 )
 """The schedules of `schedule`."""
+WIDE_SCHEDULE_COLUMNS: Final = (
+    *SCHEDULE_COLUMNS[:3],
+    Column(name="no barrier", value=lambda row: row.step_without_barrier_s, show=show_seconds, unit="s"),
+    *SCHEDULE_COLUMNS[3:],
+)
+"""The same where lines have no end; a terminal tells those apart that gain."""
 
 
 def part_rows(body: Mapping[str, Any]) -> list[tuple[str, int, int]]:

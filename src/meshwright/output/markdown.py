@@ -20,7 +20,7 @@ from meshwright.output.columns import (
     PARETO_COLUMNS,
     PART_COLUMNS,
     PLAN_COLUMNS,
-    SCHEDULE_COLUMNS,
+    WIDE_SCHEDULE_COLUMNS,
     catalog_cells,
     curve_rows,
     faulted,
@@ -107,7 +107,7 @@ def _body(result: Result) -> Iterator[str]:
         yield from _titled("Formulas", _drawn(FORMULA_COLUMNS, formulas(result, WHOLE)))
         yield from _titled("Inputs", _drawn(INPUT_COLUMNS, inputs(result)))
     if result.command == "schedule":
-        yield from _titled("Schedules", _drawn(SCHEDULE_COLUMNS, body.pop("schedules")))
+        yield from _titled("Schedules", _drawn(WIDE_SCHEDULE_COLUMNS, body.pop("schedules")))
         drawn = body.pop("timeline")
         if drawn is not None:
             title = f"Timeline of {drawn['schedule']}, {drawn['letter_s']:.6g} s a letter"

@@ -138,6 +138,11 @@ def _schedules(console: Console, body: Mapping[str, Any]) -> None:
     """Every schedule, and the step of the chosen one."""
     console.print()
     draw_columns(console, SCHEDULE_COLUMNS, body["schedules"])
+    ran = [row for row in body["schedules"] if row.total_s is not None]
+    shown = {row.schedule: (show_seconds(row.total_s), show_seconds(row.step_without_barrier_s)) for row in ran}
+    gaining = [f"{name} {without}" for name, (total, without) in shown.items() if without != total]
+    if gaining:
+        console.print(f"\nwithout a barrier between steps: {', '.join(gaining)}; any other as its total")
     drawn = body["timeline"]
     if drawn is not None:
         console.print(f"\n{drawn['schedule']}, a rank a row, {show_seconds(drawn['letter_s'])} a letter:")

@@ -81,8 +81,10 @@ class ScheduleOptions:
 class ScheduleRow:
     """One schedule; everything but its name and why not is null where it does not take the shape.
 
-    total_s: to the end of the update.   gradients_s: to the last gradient.   compute_s: to the last gradient when
-    messages take no time.   transfer_wait_s: what they add.   idle_s: of each rank, until the last gradient.
+    total_s: to the end of the update, which waits for the last gradient of all ranks.   step_without_barrier_s: from
+    one step's start to the next when steps repeat and each rank updates after its own last gradient: the longest span
+    of a rank, and its update.   gradients_s: to the last gradient.   compute_s: to the last gradient when messages
+    take no time.   transfer_wait_s: what they add.   idle_s: of each rank, until the last gradient.
     idle_fraction: over all ranks.   bubble_over_ideal: compute_s over an even share of the work, less 1.
     utilization: the share over compute_s.   bubble_s: the published formula, null where there is none.
     bubble_of: the span that it is of.   over_fastest: total_s over that of the fastest schedule here, less 1.
@@ -95,6 +97,7 @@ class ScheduleRow:
     fits: bool
     excluded: Excluded | None
     total_s: float | None = None
+    step_without_barrier_s: float | None = None
     gradients_s: float | None = None
     compute_s: float | None = None
     transfer_wait_s: float | None = None
@@ -144,7 +147,12 @@ def schedule(options: ScheduleOptions) -> Result:
         inputs={"model": None, "system": None, "job": None, "layout": None, "options": options},
         not_modelled=_NOT_MODELLED,
         sources=(_CHAPTER,),
-        basis={"total_s": Basis.SIMULATED, "peak_bytes": Basis.SIMULATED, "bubble_s": Basis.FORMULA},
+        basis={
+            "total_s": Basis.SIMULATED,
+            "step_without_barrier_s": Basis.SIMULATED,
+            "peak_bytes": Basis.SIMULATED,
+            "bubble_s": Basis.FORMULA,
+        },
         body={
             "chosen": None if best is None else best.schedule,
             "fitting": sum(row.fits for row in rows),
@@ -284,6 +292,7 @@ def _row(name: str, run: _Run, options: ScheduleOptions, fastest_s: float, most_
         fits=excluded is None,
         excluded=excluded,
         total_s=timeline.makespan_s,
+        step_without_barrier_s=timeline.step_without_barrier_s(),
         gradients_s=gradients_s,
         compute_s=float(compute_s),
         transfer_wait_s=float(Fraction(timeline.last_gradient().item()) * timeline.tick_s - run.compute_s),

@@ -88,6 +88,14 @@ def test_fractions_follow_from_the_times():
     assert rows()["fill_drain"].over_fastest == pytest.approx(337 / 258 - 1)
 
 
+def test_the_step_without_a_barrier_is_the_longest_span_of_a_rank_and_its_update():
+    found = rows()
+    assert found["one_f_one_b"].step_without_barrier_s == found["one_f_one_b"].total_s == 0.347
+    assert (found["zero_bubble_h2"].step_without_barrier_s, found["zero_bubble_h2"].total_s) == (0.247, 0.274)
+    assert rows(update="3ms")["zero_bubble_h2"].step_without_barrier_s == 0.249
+    assert rows(micro_batches=6)["interleaved"].step_without_barrier_s is None
+
+
 def test_uneven_stages_count_as_lost_against_an_even_share():
     row = rows(layers=5)["one_f_one_b"]
     assert row.bubble_over_ideal >= 2 * 4 / 5 - 1

@@ -74,6 +74,17 @@ def test_the_declared_dualpipe_hangs_on_its_tie_rule_and_no_other_does():
         assert total_ms(name, ties="micro_batch") == total_ms(name)
 
 
+def test_without_a_barrier_zero_bubble_h2_and_v_lose_what_their_ranks_start_late():
+    """Eight micro-batches of 30 ms and an update of 1 ms; rank s of H2 starts s forwards after rank 0."""
+    for name in ("zero_bubble_h2", "zero_bubble_v"):
+        found = run(name, even=True, send=0)
+        assert [found.seconds(ticks) for ticks in found.spans()] == [0.24] * 4
+        assert found.step_without_barrier_s() == 0.241
+    assert run("zero_bubble_h2", even=True, send=0).makespan_s == 0.271
+    assert run("one_f_one_b").step_without_barrier_s() == run("one_f_one_b").makespan_s == 0.347
+    assert run("zero_bubble_h2").step_without_barrier_s() == 0.247
+
+
 def test_idle_time_without_transfers_is_the_formulas_for_indivisible_published_cells_and_not_for_the_declared_order():
     assert run("dualpipe_published", cells="indivisible", send=0).idle_s() == [0.02] * 4
     assert run("dualpipe_declared", send=0).idle_s() == [0.06] * 4
