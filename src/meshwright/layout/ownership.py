@@ -189,6 +189,14 @@ def cuts(tensor: Tensor, layouts: Layouts, state: State) -> tuple[tuple[Cut, ...
     return tuple(tuple(dim) for dim in found)
 
 
+def cutting_fields(tensor: Tensor) -> tuple[str, ...]:
+    """The fields of a layout that decide how a weight is cut, in any state; what else differs leaves it as it is."""
+    axes = {AXIS_OF_ROLE[dim.role] for dim in tensor.dims if dim.role in AXIS_OF_ROLE}
+    if _has_experts(tensor):
+        axes |= {*EXPERT_AXES, "cp", "tp"}
+    return tuple(sorted({*axes, "dp_shard", "zero"}))
+
+
 def _role_cuts(dim: Dim, tensor: Tensor, layouts: Layouts, state: State) -> list[Cut]:
     found: list[Cut] = []
     pairs = _degrees(dim.role, layouts)

@@ -1,0 +1,125 @@
+"""The memory of training state: a model, columns of layouts and a recipe go in; exact bytes of a layer come out.
+
+Weights, gradients and optimizer state under ZeRO, FSDP and HSDP are read off the ownership table: nothing is divided by
+a number of ranks here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from meshwright.base.numbers import maximum, where
+from meshwright.base.traced import named
+from meshwright.cost.kept import Kept, check_targets, gathered, gradient_buffers, kept, operand_copies
+from meshwright.layout.layouts import distinct
+from meshwright.layout.ownership import ZERO_OF_STATE, cutting_fields, fullest_sizes
+from meshwright.model.model import Model, block_weights, first_weights, last_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.base.numbers import Ints
+    from meshwright.job.recipe import Recipe
+    from meshwright.layout.layouts import Layouts
+    from meshwright.layout.ownership import State
+    from meshwright.model.tensors import Dim, Tensor
+
+_Module: TypeAlias = tuple[tuple[Kept, ...], ...]
+_Items: TypeAlias = dict[tuple[str, ...], list[tuple[int, int, Kept]]]
+_STATES: Final[tuple[State, ...]] = ("parameters", "gradients", "optimizer_state")
+_COLUMNS: Final = (*_STATES, "gathered", "gradient_buffer", "operand_copy")
+_GATHERED: Final = _COLUMNS.index("gathered")
+_LARGEST: Final = _COLUMNS.index("operand_copy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StateColumns:
+    """Columns of int64, [rows, kinds + 2]: bytes of one layer of each kind, of the first and of the last stage's ends.
+
+    All on the fullest rank, that at the origin of the mesh. parameters, gradients, optimizer_state (with the master):
+    resident.   gathered: a whole module's parameters while in use, after tp and ep; what `zero` 3 brings together, the
+    resident ones below it.   gradient_buffer: a whole module's gradients before they are reduced to their owners.
+    operand_copy: the largest copy of a matrix that is made for one product.
+    """
+
+    parameters: Ints
+    gradients: Ints
+    optimizer_state: Ints
+    gathered: Ints
+    gradient_buffer: Ints
+    operand_copy: Ints
+
+
+def state_columns(model: Model, layouts: Layouts, recipe: Recipe) -> StateColumns:
+    """Bytes that training keeps, and those of a module in use, one row a layout. A tied head counts again when pp > 1.
+
+    Every expert counts, whether or not a token visits it. Raises JOB043 for adapters of matrices that the model lacks.
+    Source: Rajbhandari et al., "ZeRO" (arXiv 1910.02054), section 5, for dp_shard; replicas over dp_replicate repeat it
+    (HSDP).
+    """
+    check_targets(model, recipe)
+    items = _items([_module(tensors, recipe) for tensors in _tensors(model)])
+    few, place = distinct(layouts, sorted({field for fields in items for field in fields}))
+    table = np.take(_table(items, few, len(model.kinds) + 3), place, axis=0)
+    if model.tied:
+        last, shared = table[:, :, -2], table[:, :, -1]
+        table[:, :, -2] = last + where((layouts.degree("pp") > 1)[:, None], shared, np.zeros(1, dtype=np.int64))
+    return StateColumns(**{name: table[:, number, :-1] for number, name in enumerate(_COLUMNS)})
+
+
+def _tensors(model: Model) -> list[tuple[Tensor, ...]]:
+    """Those of a layer of each kind, of the first end, of the last end, and what the last end shares with the first."""
+    last = last_weights(model)
+    own = tuple(tensor for tensor in last if tensor.alias is None)
+    shared = tuple(tensor for tensor in last if tensor.alias is not None)
+    return [*(block_weights(model, kind) for kind in range(len(model.kinds))), first_weights(model), own, shared]
+
+
+def _module(tensors: tuple[Tensor, ...], recipe: Recipe) -> _Module:
+    """What each of the columns adds up, in their order; of the last one the largest counts."""
+    resident = kept(tensors, recipe)
+    by_state = tuple(tuple(item for item in resident if item.state == state) for state in _STATES)
+    in_use = (gathered(tensors, recipe), gradient_buffers(tensors, recipe), operand_copies(tensors, recipe))
+    return (*by_state, *in_use)
+
+
+def _items(modules: Sequence[_Module]) -> _Items:
+    """Every tensor with the number of its column and of its module, by the fields that cut it."""
+    found: _Items = {}
+    for number, module in enumerate(modules):
+        for column, items in enumerate(module):
+            for item in items:
+                found.setdefault(cutting_fields(item.tensor), []).append((column, number, item))
+    return found
+
+
+def _table(items: _Items, layouts: Layouts, modules: int) -> Any:
+    """[rows, columns, modules]; what is cut alike is evaluated once for each way that it is cut."""
+    total: Any = np.zeros((len(layouts), len(_COLUMNS), modules), dtype=np.int64)
+    for fields in sorted(items):
+        few, place = distinct(layouts, fields)
+        part = np.take(_group(items[fields], few, modules), place, axis=0)
+        most = maximum(total[:, _LARGEST], part[:, _LARGEST])
+        total = total + part
+        total[:, _LARGEST] = most
+    whole = (layouts.degree("zero") < ZERO_OF_STATE["parameters"])[:, None]
+    total[:, _GATHERED] = where(whole, total[:, 0], total[:, _GATHERED])
+    return total
+
+
+def _group(items: Sequence[tuple[int, int, Kept]], layouts: Layouts, modules: int) -> Any:
+    """[rows, columns, modules] of some tensors."""
+    sizes: dict[tuple[tuple[Dim, ...], State], tuple[Ints | int, ...]] = {}
+    found: list[list[Any]] = [[np.zeros(len(layouts), dtype=np.int64)] * modules for _ in _COLUMNS]
+    for column, module, item in items:
+        key = (item.tensor.dims, item.state)
+        if key not in sizes:
+            sizes[key] = fullest_sizes(item.tensor, layouts, item.state)
+        piece = named(item.piece_bytes(sizes[key]), f"{item.tensor.name}.{item.name}_bytes")
+        so_far = found[column][module]
+        found[column][module] = maximum(so_far, piece) if column == _LARGEST else so_far + piece
+    columns = [column for numbers in found for column in numbers]
+    return np.stack(columns, axis=1).reshape(len(layouts), len(_COLUMNS), modules)

@@ -1,0 +1,1 @@
+"""Rules of optimizer state, one a file; see `meshwright.job.optimizer`."""
