@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meshwright.base.traced import Traced, expression, leaf, values
 from meshwright.cost.kept import gathered, gradient_buffers, kept, operand_copies
-from meshwright.cost.training_state import StateColumns, state_columns
+from meshwright.cost.training_state import StateColumns, stage_totals, state_columns
 from meshwright.job.optimizer import OPTIMIZERS
 from meshwright.job.recipe import RECIPES, Recipe, checked_recipe, read_recipe
 from meshwright.layout.layout import Layout
@@ -22,6 +22,7 @@ from meshwright.model.reader import read_model
 from meshwright.scenarios._traced_nouns import given as asked
 from meshwright.scenarios._traced_nouns import of_model, traced_noun
 from tests.laws.strategies import held_by_rank, layouts, models, stage_ranks_of
+from tests.laws.test_ledger import stage_weights
 
 COLUMNS = tuple(item.name for item in fields(StateColumns))
 RESIDENT = ("parameters", "gradients", "optimizer_state")
@@ -121,6 +122,41 @@ def test_a_higher_zero_stage_never_keeps_more(data):
         assert (before == before[0]).all(), "a stage below the one that shards a state leaves it alone"
         assert (after == after[0]).all()
     assert np.array_equal(np.array(found["gradient_buffer"])[1:], np.array(found["gradient_buffer"])[:-1])
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_the_fullest_stage_is_the_most_that_any_rank_of_any_stage_keeps(data):
+    model = data.draw(models())
+    layout, recipe = data.draw(layouts(model)), data.draw(recipes())
+    rows = table([layout])
+    found = stage_totals(model, rows, state_columns(model, rows, recipe))
+    by_stage = [fullest(kept(tuple(stage_weights(model, layout, stage)), recipe), layout) for stage in range(layout.pp)]
+    assert found.total.tolist() == [max(by_stage)]
+    assert found.stage.tolist() == [by_stage.index(max(by_stage))]
+    parts = (found.parameters, found.gradients, found.optimizer_state)
+    assert sum(part.item() for part in parts) == found.total.item()
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_bytes_dealt_out_evenly_are_the_whole_over_the_ranks_and_never_more_than_in_chunks(data):
+    model = data.draw(models())
+    layout, recipe = data.draw(layouts(model)), data.draw(recipes())
+    rows = table([layout])
+    strict, even = (state_columns(model, rows, recipe, shards=form) for form in ("strict", "even"))
+    for name in COLUMNS:
+        assert (getattr(even, name) <= getattr(strict, name)).all()
+    for place, tensors in enumerate(modules(model, layout)):
+        for state in RESIDENT:
+            items = [item for item in kept(tensors, recipe) if item.state == state]
+            whole = sum(fullest([replace(item, state="gathered")], layout) / ways(item, layout) for item in items)
+            assert whole <= getattr(even, state)[0, place] < whole + max(len(items), 1)
+
+
+def ways(item, layout):
+    """Into how many parts dp_shard cuts a tensor, as its placement says."""
+    return placement(item.tensor, layout, item.state).shards[0].get("dp_shard", 1)
 
 
 @settings(max_examples=30)

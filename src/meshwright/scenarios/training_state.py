@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from meshwright.cost.kept import Kept
+    from meshwright.layout.ownership import State
 
 _MOST_BYTES: Final = 2**60
 _MOST_ROWS: Final = 2**24
@@ -129,12 +130,12 @@ def model_state(model: Model, recipe: Recipe) -> StateTable:
 def matrix_state(recipe: Recipe, rows: int, columns: int) -> StateTable:
     """The persistent state of one matrix of a block, [rows, columns]: what a parameter of a product costs.
 
-    Raises JOB001 (sizes), JOB041, JOB042 (recipe); adapters belong to a model's matrices: JOB042.
+    Raises JOB001 (sizes), JOB041, JOB042 (recipe); adapters belong to a model's matrices: JOB047.
     """
     for name, size in (("rows", rows), ("columns", columns)):
         check_range(name, size, 1, _MOST_ROWS)
     if checked_recipe(recipe).lora_rank:
-        raise JobError(42, "one matrix alone is not adapted", "leave lora_rank and lora_targets out, or ask of a model")
+        raise JobError(47, "one matrix alone is not adapted", "leave lora_rank and lora_targets out, or ask of a model")
     dims = (Dim(role="hidden", size=rows), Dim(role="hidden", size=columns))
     matrix = Tensor(name="matrix.weight", part="feed_forward", dims=dims, quantized=True)
     return _state_table([(item, 1) for item in kept((matrix,), recipe)], matrix.elements)
@@ -153,7 +154,7 @@ def zero_residency(
     held = _held(model, recipe, layouts, form)
     whole = _held(model, recipe, [Layout()], form)
     parameters = parameter_counts(model)["total"]
-    sizes = {state: getattr(whole, state)[0].item() for state in ZERO_OF_STATE}
+    sizes: dict[State, int] = {state: getattr(whole, state)[0].item() for state in ZERO_OF_STATE}
     rows: list[StageResidency] = []
     for row, zero in enumerate(stages):
         cut = sum(size for state, size in sizes.items() if zero >= ZERO_OF_STATE[state])

@@ -71,6 +71,7 @@ MEANING = {
     "JOB044": "an unknown published figure of low precision",
     "JOB045": "sizes of gradients or a scale that are not above zero",
     "JOB046": "logged memory that is not there, or that no run can have",
+    "JOB047": "adapters of one matrix alone",
     "LAY001": "a layout field that is unknown or out of range",
     "LAY002": "more devices than the system has",
     "LAY003": "tp does not divide the attention heads",
