@@ -22,6 +22,8 @@ _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30}
 _COUNTS: Final = (
     "",
     "x",
+    "B/param",
+    "bits",
     "blocks",
     "bool",
     "calls",
@@ -29,18 +31,24 @@ _COUNTS: Final = (
     "columns",
     "copies",
     "crossings",
+    "elements",
+    "factor",
     "fraction",
     "heads",
     "layer",
     "layers",
+    "log2",
     "messages",
     "micro-batches",
+    "params",
+    "ratio",
     "req/s",
     "requests",
     "rounds",
     "sessions",
     "sets",
     "tokens",
+    "value",
 )
 _NUMBER: Final = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PRODUCT: Final = re.compile(rf"\s*({_NUMBER}(?:\s*\*\s*{_NUMBER})*)\s*(.*?)\s*")

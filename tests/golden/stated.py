@@ -43,7 +43,8 @@ def comparison(row: Row, name: str) -> str | None:
     if row.takers(name):
         return None
     tables = context()["stated"]
-    return tables.get(row.command, {}).get(name, tables["all"].get(name))
+    known = {**tables["all"], **tables.get(row.command, {}), **tables.get(row.fact.id, {})}
+    return known.get(name)
 
 
 def _used(row: Row, name: str, value: Value) -> bool:
