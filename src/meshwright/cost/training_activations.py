@@ -84,8 +84,8 @@ def activation_columns(
     )
     head, embedding, transient = (part[of_cut] * batch for part in ends)
     return ActivationColumns(
-        saved=named(saved * batch[:, None], "saved_activations_bytes", _SOURCE),
-        rebuilt=named(rebuilt * batch[:, None], "rebuilt_activations_bytes", _SOURCE),
+        saved=named(saved, "saved_activations_bytes", _SOURCE),
+        rebuilt=named(rebuilt, "rebuilt_activations_bytes", _SOURCE),
         head=named(head, "head_activations_bytes"),
         embedding=named(embedding, "embedding_activations_bytes"),
         head_transient=named(transient, "head_gradients_bytes"),
@@ -140,33 +140,20 @@ def _rows(positions: Any) -> Tensor:
 
 
 def _by_policy(model: Model, layouts: Layouts, sizes: _Sizes, kernels: Kernels, of_cut: Ints) -> tuple[Ints, Ints]:
-    """[rows, kinds] of bytes kept and of bytes made again or held as gradients, of one sample."""
+    """[rows, kinds] of bytes kept, and of bytes made again or held as gradients."""
     names, of_policy = _codes(layouts.columns["recompute"])
     parts = [_kind_parts(model, kind, sizes, kernels) for kind in range(len(model.kinds))]
-    saved: Any = np.zeros((len(layouts), len(parts)), dtype=parts[0].whole.dtype)
+    shape = len(layouts), len(parts)
+    saved: Any = np.zeros(shape, dtype=np.result_type(parts[0].whole, layouts.degree("micro_batch")))
     rebuilt: Any = np.zeros_like(saved)
     for code, name in enumerate(names):
-        rows = np.flatnonzero(of_policy == code) if len(names) > 1 else slice(None)
+        rows = np.flatnonzero(of_policy == code) if len(names) > 1 else np.arange(len(layouts))
+        own, cut = layouts.take(rows), of_cut[rows]
         policy = read_recompute(name)
-        layers = _stage_layers(model, layouts, rows) if policy.every * policy.chunk > 1 else None
         for kind, part in enumerate(parts):
-            kept, again = part.under(policy)
-            cut = of_cut[rows]
-            if layers is None:
-                saved[rows, kind], rebuilt[rows, kind] = kept[cut], (again + part.gradients)[cut]
-                continue
-            treated = layers // policy.every
-            chunks = divide_up(treated, policy.chunk)
-            stage = kept[cut] * chunks + part.whole[cut] * (layers - treated)
-            deeper = part.whole[cut] * (minimum(layers, policy.chunk) - 1)
-            saved[rows, kind] = divide_up(stage, layers)
-            rebuilt[rows, kind] = (again + part.gradients)[cut] + deeper
+            kept, beside = part.under(policy, model, own, cut)
+            saved[rows, kind], rebuilt[rows, kind] = kept, beside
     return saved, rebuilt
-
-
-def _stage_layers(model: Model, layouts: Layouts, rows: Any) -> Ints:
-    """Layers of a virtual stage."""
-    return divide_up(np.asarray(model.layers), layouts.degree("pp")[rows] * layouts.degree("virtual_stages")[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +165,24 @@ class _Parts:
     whole: Ints
     gradients: Ints
 
-    def under(self, policy: Recompute) -> tuple[Ints, Ints]:
+    def under(self, policy: Recompute, model: Model, layouts: Layouts, cut: Ints) -> tuple[Ints, Ints]:
+        """Bytes that a layer of these rows keeps, and bytes beside them while one layer's backward runs.
+
+        cut: for each row its place in the columns of `sizes`.   Where a policy treats some layers only, or keeps one set
+        for several, what a virtual stage keeps is spread over its layers.
+        """
+        batch = layouts.degree("micro_batch")
+        kept, again = self._treated(policy)
+        beside = (again + self.gradients)[cut] * batch
+        if policy.every * policy.chunk == 1:
+            return kept[cut] * batch, beside
+        layers = divide_up(np.asarray(model.layers), layouts.degree("pp") * layouts.degree("virtual_stages"))
+        treated = layers // policy.every
+        stage = kept[cut] * divide_up(treated, policy.chunk) + self.whole[cut] * (layers - treated)
+        deeper = self.whole[cut] * (minimum(layers, policy.chunk) - 1)
+        return divide_up(stage * batch, layers), beside + deeper * batch
+
+    def _treated(self, policy: Recompute) -> tuple[Ints, Ints]:
         """Bytes kept by a treated layer, and bytes there at once of what is made again."""
         kept = {item.storage for item in policy.kept(self.block)}
         again = [item.storage for item in self.block.saved if item.storage not in kept]
