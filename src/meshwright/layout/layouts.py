@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from meshwright.base.numbers import Ints
+
+_LONGER: Final = 8
+"""Values are looked up in a table of all smaller ones while it is not so many times longer than the column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,6 +65,38 @@ def columns(degrees: Mapping[str, Ints]) -> Layouts:
     count = len(next(iter(degrees.values())))
     plain = table([Layout()]).take(np.zeros(count, dtype=np.int64))
     return Layouts(columns={**plain.columns, **degrees})
+
+
+def distinct(layouts: Layouts, fields: Sequence[str]) -> tuple[Layouts, Ints]:
+    """One row for each combination of `fields` that occurs, and for every row the number of the one it is like.
+
+    `f(few)[place]` is `f(layouts)` for whatever depends on these fields alone; of the other fields the few rows hold
+    what the first row of their kind holds.
+    """
+    keys: Ints = np.zeros(len(layouts), dtype=np.int64)
+    count = 1
+    for name in fields:
+        own, ways = _numbered(layouts.columns[name])
+        keys, count = _numbered(keys * ways + own)
+    first = np.zeros(count, dtype=np.int64)
+    first[keys[::-1]] = np.arange(len(layouts))[::-1]
+    return layouts.take(first), keys
+
+
+def _numbered(column: NDArray[Any]) -> tuple[Ints, int]:
+    """Each row's value as a number below the count of those that occur, and that count."""
+    plain = values(column)
+    if plain.dtype == np.object_:
+        known: dict[Any, int] = {}
+        return np.array([known.setdefault(item, len(known)) for item in plain.tolist()], dtype=np.int64), len(known)
+    whole = plain.astype(np.int64)
+    most = int(whole.max(initial=0))
+    if most > _LONGER * len(whole):
+        found, places = np.unique(whole, return_inverse=True)
+        return places, len(found)
+    seen = np.zeros(most + 1, dtype=np.int64)
+    seen[whole] = 1
+    return (np.cumsum(seen) - 1)[whole], int(seen.sum())
 
 
 def _column(values: list[Any]) -> NDArray[Any]:

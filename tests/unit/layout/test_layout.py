@@ -8,8 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.traced import leaf, values
 from meshwright.layout.layout import Layout, read_fixed
-from meshwright.layout.layouts import columns, table
+from meshwright.layout.layouts import Layouts, columns, distinct, table
 
 
 def test_the_id_names_replicas_tp_and_pp_always_and_the_rest_when_not_1():
@@ -97,3 +98,34 @@ def test_columns_fill_the_other_fields_with_their_defaults():
 def test_an_empty_table_has_every_column():
     assert len(table([])) == 0
     assert list(table([]).columns) == list(Layout.__dataclass_fields__)
+
+
+@given(
+    rows=st.lists(
+        st.builds(
+            Layout,
+            tp=st.sampled_from([1, 2, 10**6]),
+            zero=st.integers(0, 3),
+            sp=st.booleans(),
+            schedule=st.sampled_from([None, "one_f_one_b"]),
+            recompute=st.sampled_from(["none", "full"]),
+        ),
+        max_size=12,
+    )
+)
+def test_distinct_rows_are_one_for_each_combination_and_every_row_is_like_its_own(rows):
+    fields = ("tp", "sp", "schedule", "recompute")
+    few, place = distinct(table(rows), fields)
+    kinds = [tuple(getattr(row, name) for name in fields) for row in rows]
+    found = [tuple(getattr(row, name) for name in fields) for row in few.rows()]
+    assert len(found) == len(set(found)) == len(set(kinds))
+    assert [found[number] for number in place.tolist()] == kinds
+    assert few.rows() == tuple(rows[kinds.index(kind)] for kind in found)
+
+
+def test_distinct_rows_keep_their_traces():
+    plain = table([Layout(tp=4, zero=3)])
+    traced = np.array([leaf(4, "layout.tp", basis="assumed")], dtype=object)
+    few, place = distinct(Layouts(columns={**plain.columns, "tp": traced}), ("tp", "zero", "recompute"))
+    assert few.degree("tp")[place][0] is traced[0]
+    assert values(few.degree("zero")).tolist() == [3]
