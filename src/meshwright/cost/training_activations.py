@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.numbers import divide_up, maximum, minimum, where
-from meshwright.base.traced import named, values
+from meshwright.base.traced import named
+from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import fullest_sizes, product
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.tensors import Dim, Tensor
@@ -73,16 +74,18 @@ def activation_columns(
     """
     kernels = Kernels(attention=kernel, elementwise=elementwise, loss=loss)
     experts = any(isinstance(block.feed_forward, Experts) for block in model.kinds)
-    cuts, of_cut = _distinct(layouts, (*_CUTS, *(_EXPERT_CUTS if experts else ())))
-    sizes = _Sizes(layouts=cuts, positions=sequence)
-    batch = layouts.degree("micro_batch")
-    saved, rebuilt = _by_policy(model, layouts, sizes, kernels, of_cut)
+    few, place = distinct(layouts, (*_CUTS, *(_EXPERT_CUTS if experts else ())))
+    sizes = _Sizes(layouts=few, positions=sequence)
+    parts = [_kind_parts(model, kind, sizes, kernels) for kind in range(len(model.kinds))]
     ends = (
-        sizes.total(head_saved(model, sequence, kernels)),
-        sizes.total(embedding_saved(model, sequence, kernels)),
-        sizes.total(head_gradients(model, sequence, kernels)),
+        head_saved(model, sequence, kernels),
+        embedding_saved(model, sequence, kernels),
+        head_gradients(model, sequence, kernels),
     )
-    head, embedding, transient = (part[of_cut] * batch for part in ends)
+    by_way, way = _by_policy(model, layouts, parts)
+    batch = layouts.degree("micro_batch")
+    saved, rebuilt = by_way[:, way, place] * batch[:, None]
+    head, embedding, transient = np.stack([sizes.total(entries) for entries in ends])[:, place] * batch
     return ActivationColumns(
         saved=named(saved, "saved_activations_bytes", _SOURCE),
         rebuilt=named(rebuilt, "rebuilt_activations_bytes", _SOURCE),
@@ -139,21 +142,26 @@ def _rows(positions: Any) -> Tensor:
     return Tensor(name="rows", part="experts", dims=dims)
 
 
-def _by_policy(model: Model, layouts: Layouts, sizes: _Sizes, kernels: Kernels, of_cut: Ints) -> tuple[Ints, Ints]:
-    """[rows, kinds] of bytes kept, and of bytes made again or held as gradients."""
-    names, of_policy = _codes(layouts.columns["recompute"])
-    parts = [_kind_parts(model, kind, sizes, kernels) for kind in range(len(model.kinds))]
-    shape = len(layouts), len(parts)
-    saved: Any = np.zeros(shape, dtype=np.result_type(parts[0].whole, layouts.degree("micro_batch")))
-    rebuilt: Any = np.zeros_like(saved)
-    for code, name in enumerate(names):
-        rows = np.flatnonzero(of_policy == code) if len(names) > 1 else np.arange(len(layouts))
-        own, cut = layouts.take(rows), of_cut[rows]
+def _by_policy(model: Model, layouts: Layouts, parts: Sequence[_Parts]) -> tuple[Ints, Ints]:
+    """[2, ways, rows of `parts`, kinds] of bytes kept and of bytes beside, of one sample; and the way of each layout.
+
+    A way is a policy; where one treats layers of a stage unlike, also so many layers.
+    """
+    ways, way = distinct(layouts, ("recompute",))
+    if any(read_recompute(name).spread for name in ways.columns["recompute"].tolist()):
+        ways, way = distinct(layouts, ("recompute", "pp", "virtual_stages"))
+    layers = divide_up(np.asarray(model.layers), ways.degree("pp") * ways.degree("virtual_stages"))
+    found: list[Any] = []
+    known: dict[str, list[tuple[Ints, Ints]]] = {}
+    for row, name in enumerate(ways.columns["recompute"].tolist()):
         policy = read_recompute(name)
-        for kind, part in enumerate(parts):
-            kept, beside = part.under(policy, model, own, cut)
-            saved[rows, kind], rebuilt[rows, kind] = kept, beside
-    return saved, rebuilt
+        if name not in known:
+            known[name] = [part.treated(policy) for part in parts]
+        both = zip(parts, known[name], strict=True)
+        found.append([part.spread(policy, one, layers[row]) if policy.spread else one for part, one in both])
+    beside = np.stack([part.gradients for part in parts], axis=1)
+    kept, again = np.moveaxis(np.array(found), (2, 3), (0, 2))
+    return np.stack([kept, again + beside]), way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,25 +173,8 @@ class _Parts:
     whole: Ints
     gradients: Ints
 
-    def under(self, policy: Recompute, model: Model, layouts: Layouts, cut: Ints) -> tuple[Ints, Ints]:
-        """Bytes that a layer of these rows keeps, and bytes beside them while one layer's backward runs.
-
-        cut: for each row its place in the columns of `sizes`.   Where a policy treats some layers only, or keeps one set
-        for several, what a virtual stage keeps is spread over its layers.
-        """
-        batch = layouts.degree("micro_batch")
-        kept, again = self._treated(policy)
-        beside = (again + self.gradients)[cut] * batch
-        if policy.every * policy.chunk == 1:
-            return kept[cut] * batch, beside
-        layers = divide_up(np.asarray(model.layers), layouts.degree("pp") * layouts.degree("virtual_stages"))
-        treated = layers // policy.every
-        stage = kept[cut] * divide_up(treated, policy.chunk) + self.whole[cut] * (layers - treated)
-        deeper = self.whole[cut] * (minimum(layers, policy.chunk) - 1)
-        return divide_up(stage * batch, layers), beside + deeper * batch
-
-    def _treated(self, policy: Recompute) -> tuple[Ints, Ints]:
-        """Bytes kept by a treated layer, and bytes there at once of what is made again."""
+    def treated(self, policy: Recompute) -> tuple[Ints, Ints]:
+        """Bytes kept by a layer that the policy treats, and bytes there at once of what its backward makes again."""
         kept = {item.storage for item in policy.kept(self.block)}
         again = [item.storage for item in self.block.saved if item.storage not in kept]
         none = self.whole * 0
@@ -191,6 +182,13 @@ class _Parts:
         if policy.rebuilt == "one_by_one":
             return held, reduce(maximum, (self.sizes[key] for key in again), none)
         return held, sum((self.sizes[key] for key in again), none)
+
+    def spread(self, policy: Recompute, treated: tuple[Ints, Ints], layers: Any) -> tuple[Ints, Ints]:
+        """As `treated`, over the layers of a virtual stage, which keep different things: rounded up to one layer's."""
+        kept, again = treated
+        count = layers // policy.every
+        stage = kept * divide_up(count, policy.chunk) + self.whole * (layers - count)
+        return divide_up(stage, layers), again + self.whole * (minimum(layers, policy.chunk) - 1)
 
 
 def _kind_parts(model: Model, kind: int, sizes: _Sizes, kernels: Kernels) -> _Parts:
@@ -203,21 +201,3 @@ def _kind_parts(model: Model, kind: int, sizes: _Sizes, kernels: Kernels) -> _Pa
         whole=sizes.total(block.saved),
         gradients=reduce(maximum, (sizes.total(group) for group in groups)),
     )
-
-
-def _distinct(layouts: Layouts, names: tuple[str, ...]) -> tuple[Layouts, Ints]:
-    """One row for each combination of some fields, and for every row the number of its own."""
-    code: Any = np.zeros(len(layouts), dtype=np.int64)
-    for name in names:
-        column = np.asarray(values(layouts.columns[name])).astype(np.int64)
-        code = code * (column.max(initial=0) + 1) + column
-    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    return layouts.take(first), inverse
-
-
-def _codes(column: Any) -> tuple[tuple[str, ...], Ints]:
-    """The words of a column in order of first use, and the number of each row's."""
-    words = column.tolist()
-    names = tuple(dict.fromkeys(words))
-    numbers = {name: number for number, name in enumerate(names)}
-    return names, np.fromiter((numbers[word] for word in words), dtype=np.int64, count=len(words))

@@ -44,6 +44,11 @@ class Recompute:
     chunk: int = 1
     rebuilt: Literal["together", "one_by_one"] = "together"
 
+    @property
+    def spread(self) -> bool:
+        """Whether layers of a stage keep different things."""
+        return self.every * self.chunk > 1
+
 
 class Policy(Protocol):
     """What a file of `recompute/` holds. COUNTED: its name takes a number."""
