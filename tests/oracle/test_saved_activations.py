@@ -168,7 +168,7 @@ def random_sizes(family: str, rng: Random) -> dict[str, Any]:
         "vocab_size": rng.randint(50, 400),
         "hidden_size": heads * head_dim,
         "intermediate_size": 8 * rng.randint(4, 30),
-        "num_hidden_layers": rng.randint(3, 4),
+        "num_hidden_layers": rng.randint(2, 3),
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "max_position_embeddings": 256,
@@ -202,13 +202,18 @@ def random_run(family: str, rng: Random, **fixed: str) -> Run:
     return Run(config=random_sizes(family, rng), samples=rng.randint(3, 5), positions=rng.randint(5, 40), **chosen)
 
 
-@pytest.mark.parametrize("recompute", ["none", "full"])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_saved_bytes_are_those_of_autograd(family, dtype, attention, recompute):
-    rng = seeded("saved", family, dtype, attention, recompute)
-    assert_agrees(random_run(family, rng, dtype=dtype, attention=attention, recompute=recompute))
+def test_saved_bytes_are_those_of_autograd(family, dtype, attention):
+    rng = seeded("saved", family, dtype, attention)
+    assert_agrees(random_run(family, rng, dtype=dtype, attention=attention, recompute="none"))
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_saved_bytes_of_blocks_made_again_are_those_of_autograd(family, dtype):
+    assert_agrees(random_run(family, seeded("full", family, dtype), dtype=dtype, recompute="full"))
 
 
 @pytest.mark.campaign
