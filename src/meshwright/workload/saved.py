@@ -105,9 +105,8 @@ def _halves(norms: tuple[str, ...]) -> tuple[str | None, str | None, tuple[str, 
     Where the feed-forward has none of its own it reads what the mixer reads (one norm for both), or the residual as it
     is (norms after each half alone).
     """
-    behind = {"post_attention_layernorm", "post_feedforward_layernorm"}
-    if "post_feedforward_layernorm" not in norms:
-        behind = set()
+    after_both = "post_feedforward_layernorm" in norms
+    behind = ("post_attention_layernorm", "post_feedforward_layernorm") if after_both else ()
     ahead = (*(name for name in norms if name not in behind), None, None)
     return ahead[0], ahead[1], tuple(name for name in norms if name in behind)
 
@@ -153,7 +152,7 @@ def _scores(made: Maker, heads: int, window: int | None) -> list[Saved]:
     count, part = Dim(role="heads", size=heads), "attention"
     if made.kernels.attention == "flash":
         return [made.kept("logsumexp", "attention", (count,), "nonlinear", part, bits=FP32_BITS, core=True)]
-    pairs = (made.positions * made.positions, made.positions)
+    pairs: tuple[Any, Any] = (made.positions * made.positions, made.positions)
     if made.kernels.attention == "causal_pairs":
         pairs = (prefill(made.positions).pairs(window), 1)
     square = Dim(role="positions", size=pairs[0], grain=pairs[1])
