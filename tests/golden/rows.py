@@ -60,7 +60,12 @@ _PARTS: Final = re.compile(r";(?![^()\[\]]*[)\]])")
 def _units() -> dict[str, tuple[str, Fraction]]:
     """Unit -> the SI unit it is a multiple of, and the multiple."""
     table = {word: (word, Fraction(1)) for word in _COUNTS}
-    table |= {"%": ("", Fraction(1, 100)), "GPU*s": ("GPU*s", Fraction(1)), "bytes": ("B", Fraction(1))}
+    table |= {
+        "%": ("", Fraction(1, 100)),
+        "1e6": ("", Fraction(10**6)),
+        "GPU*s": ("GPU*s", Fraction(1)),
+        "bytes": ("B", Fraction(1)),
+    }
     table |= {unit: ("s", Fraction(1, 10**power)) for unit, power in {"s": 0, "ms": 3, "us": 6, "ns": 9}.items()}
     table |= {f"{prefix}{unit}": (unit, Fraction(scale)) for unit in "WJ" for prefix, scale in (("", 1), ("k", 1000))}
     scales = {prefix: Fraction(10) ** power for prefix, power in _DECIMAL.items()}

@@ -77,10 +77,7 @@ def distinct(layouts: Layouts, fields: Sequence[str]) -> tuple[Layouts, Ints]:
     count = 1
     for name in fields:
         own, ways = _numbered(layouts.columns[name])
-        if count * ways > _LONGER * len(keys):
-            keys, count = _numbered(keys)
-        keys, count = keys * ways + own, count * ways
-    keys, count = _numbered(keys)
+        keys, count = _numbered(keys * ways + own)
     first = np.zeros(count, dtype=np.int64)
     first[keys[::-1]] = np.arange(len(layouts))[::-1]
     return layouts.take(first), keys
@@ -92,7 +89,7 @@ def _numbered(column: NDArray[Any]) -> tuple[Ints, int]:
     if plain.dtype == np.object_:
         known: dict[Any, int] = {}
         return np.array([known.setdefault(item, len(known)) for item in plain.tolist()], dtype=np.int64), len(known)
-    whole = plain.astype(np.int64, copy=False)
+    whole = plain.astype(np.int64)
     most = int(whole.max(initial=0))
     if most > _LONGER * len(whole):
         found, places = np.unique(whole, return_inverse=True)

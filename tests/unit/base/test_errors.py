@@ -87,6 +87,7 @@ MEANING = {
     "LAY013": "too many layouts to list",
     "LAY020": "memory that does not suffice",
     "LAY021": "power that does not suffice",
+    "LAY030": "a recompute policy that is not known",
     "MOD001": "an unknown model",
     "MOD002": "an unknown family",
     "MOD003": "a config without a model_type",
