@@ -33,6 +33,7 @@ CONVENTIONS: Final = Registry(
     error=JobError,
     number=60,
 )
+OWN: Final = "shapes"
 PASSES: Final = 3
 """Forward, and backward for the inputs and for the weights: each as many FLOPs as forward. Source: chapter 10.1.3."""
 
@@ -65,7 +66,7 @@ def read_convention(name: str) -> Convention:
 
 
 @formula
-def model_flops(model: Model, sequence: N, convention: str = "shapes") -> N:
+def model_flops(model: Model, sequence: N, convention: str = OWN) -> N:
     """FLOPs of training on one sequence of `sequence` tokens: forward, backward, and what else the convention counts.
 
     sequence: tokens; a number, a column or a traced number.   Of a mixture, the experts that a token visits. Raises
@@ -79,19 +80,19 @@ def model_flops(model: Model, sequence: N, convention: str = "shapes") -> N:
 
 
 @formula
-def flops_per_token(model: Model, sequence: N, convention: str = "shapes") -> N:
+def flops_per_token(model: Model, sequence: N, convention: str = OWN) -> N:
     """`model_flops` of a token, the mean over its sequence. Source: chapter "Training systems", section 10.1.3."""
     return model_flops(model, sequence, convention) / sequence
 
 
 @formula
-def step_flops(model: Model, sequence: N, sequences: Any, convention: str = "shapes") -> N:
+def step_flops(model: Model, sequence: N, sequences: Any, convention: str = OWN) -> N:
     """`model_flops` of a step of `sequences` sequences. Source: chapter "Training systems", section 10.1.3."""
     return model_flops(model, sequence, convention) * sequences
 
 
 @formula
-def job_flops(model: Model, sequence: N, tokens: Any, convention: str = "shapes") -> N:
+def job_flops(model: Model, sequence: N, tokens: Any, convention: str = OWN) -> N:
     """`model_flops` of `tokens` tokens in whole sequences. Source: chapter "Training systems", section 10.1.3."""
     return flops_per_token(model, sequence, convention) * tokens
 

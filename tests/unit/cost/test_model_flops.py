@@ -131,3 +131,25 @@ def test_mfu_is_the_share_of_all_devices_peaks():
     """pytorch/torchtitan issue 1884: 5,615 tokens/s a device and 325.2 TFLOP/s are 32.88 % of 989."""
     per_token = flops_per_token(LLAMA_8B, 8192, "torchtitan")
     assert mfu(4 * 5615, per_token, 4, 989e12) == pytest.approx(0.3288, abs=5e-5)
+
+
+def test_megatron_bridge_prints_the_tflops_of_its_convention():
+    """NVIDIA-NeMo/Megatron-Bridge, performance-summary-archive.md, container 25.11: TFLOP/s and tokens/s a device."""
+    llama, mixture = read_model("meta-llama/Meta-Llama-3-70B"), QWEN3_30B
+    for model, length, tokens_per_s, tflops in ((llama, 8192, 4520, 2030), (mixture, 4096, 28_934, 666)):
+        found = flops_per_token(model, length, "megatron") * tokens_per_s
+        assert found == pytest.approx(tflops * 1e12, rel=0.01), model.name
+
+
+def test_llm_foundry_prints_the_mfu_of_its_convention():
+    """mosaicml/llm-foundry, benchmarking README: MPT-70b at 2048, 1,007 tokens/s an H100 are 41.25 % of 989.4."""
+    shapes = {"layers": 80, "hidden": 8192, "heads": 64, "vocab": 50368, "gated": False, "norm": "layer", "tied": True}
+    model = read_config({"model_type": "decoder", **shapes}, "mpt-70b")
+    assert mfu(1007, flops_per_token(model, 2048, "llm-foundry"), 1, 989.4e12) == pytest.approx(0.4125, abs=5e-4)
+
+
+def test_sc21_reproduces_a_row_of_its_table():
+    """arXiv:2104.04473, table 1: GPT 18.4B, 1,024 sequences on 256 devices at 135 TFLOP/s each are steps of 9.4 s."""
+    shapes = {"layers": 40, "hidden": 6144, "heads": 48, "vocab": 51200, "gated": False, "norm": "layer", "tied": True}
+    model = read_config({"model_type": "decoder", **shapes}, "gpt-18b")
+    assert step_flops(model, 2048, 1024, "sc21") / (256 * 135e12) == pytest.approx(9.40, rel=2e-3)
