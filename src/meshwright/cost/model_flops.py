@@ -43,7 +43,8 @@ class Convention:
     """How one tool counts the FLOPs of a token.
 
     blocks: what its weight term counts: the matrix products of the operator table, parameters (those that a token
-    visits), those without the input tables (a head counts, tied or not), or the 12 h^2 weights of a GPT block.
+    visits), those without the input tables (a head counts, tied or not), all parameters, or the 12 h^2 weights of a
+    GPT block.
     pairs: (query, key) pairs of a layer and sequence of s: those it sees, s^2, s^2 / 2, or none.
     width: columns of the two products of attention: heads x head_dim, or the model's width.
     block_passes: how often blocks run, 1 forward + 2 backward, and 1 more where recompute counts; the head runs thrice.
@@ -51,7 +52,7 @@ class Convention:
 
     name: str
     title: str
-    blocks: Literal["products", "parameters", "parameters_without_input", "gpt"]
+    blocks: Literal["products", "parameters", "parameters_without_input", "all_parameters", "gpt"]
     pairs: Literal["visible", "square", "half_square", "none"]
     width: Literal["query", "model"]
     block_passes: int
@@ -98,13 +99,14 @@ def job_flops(model: Model, sequence: N, tokens: Any, convention: str = OWN) -> 
 
 
 @formula
-def mfu(tokens_per_s: N, flops_per_token: Any, devices: Any, peak_flops_per_s: Any) -> N:
+def mfu(tokens_per_s: N, token_flops: Any, ranks: Any, peak_flops_per_s: Any) -> N:
     """Share of the peak of all devices that the model's FLOPs take; no unit.
 
-    tokens_per_s: of all devices, over the whole step, waits included.   peak_flops_per_s: dense, of one device.
+    tokens_per_s: of all ranks together, over the whole step, waits included.   token_flops: of one token, by the
+    convention that is asked about.   peak_flops_per_s: dense, of one device.
     Source: chapter "Training systems", section 10.1.3.
     """
-    return tokens_per_s * flops_per_token / (peak_flops_per_s * devices)
+    return tokens_per_s * token_flops / (peak_flops_per_s * ranks)
 
 
 def forward_flops(operator: Operator, sequence: N) -> N:
@@ -171,6 +173,7 @@ def _without_input(model: Model) -> int:
 _PARAMETERS: Final[dict[str, Callable[[Model], int]]] = {
     "parameters": active_parameters,
     "parameters_without_input": _without_input,
+    "all_parameters": lambda model: parameter_counts(model)["total"],
 }
 _PAIRS: Final[dict[str, Callable[[Operator, Any], Any]]] = {
     "visible": _visible_pairs,
