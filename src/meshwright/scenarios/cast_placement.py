@@ -1,4 +1,4 @@
-"""On which end of the link is a gradient cast? Its shape and the rates go in; both paths and their break-even come out."""
+"""On which end of a link is a gradient cast? Its shape and rates go in; both paths and their break-even come out."""
 
 from __future__ import annotations
 

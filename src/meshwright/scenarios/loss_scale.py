@@ -98,9 +98,7 @@ def loss_scale(groups: Mapping[str, Answers], ranks: int) -> LossScale:
         gradient=gradient,
         loss_per_theta=gradient,
         refused=(
-            Refused(
-                method="mean of the answers' means", gradient=of_means, reason="a token of a long answer weighs less"
-            ),
+            Refused(method="mean of the answers' means", gradient=of_means, reason="tokens of long answers weigh less"),
             Refused(
                 method="token mean, divided again by the number of answers",
                 gradient=gradient / answers,

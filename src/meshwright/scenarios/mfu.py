@@ -20,8 +20,10 @@ from meshwright.system.system import System
 
 Claim: TypeAlias = Literal["none", "dense peak", "sparse peak", "neither peak"]
 SPARSE_OVER_DENSE: Final = 2
-"""Structured 2:4 sparsity doubles a datasheet's rate, and dense training does not use it. Source: NVIDIA H100 datasheet,
-989.4 and 1978.9 TFLOP/s in BF16 ("with sparsity")."""
+"""Structured 2:4 sparsity doubles a datasheet's rate, and dense training does not use it.
+
+Source: NVIDIA H100 datasheet, 989.4 and 1978.9 TFLOP/s in BF16 ("with sparsity").
+"""
 _CLOSE: Final = 0.02
 _MOST_DEVICES: Final = 10**6
 
@@ -47,11 +49,10 @@ class LogMfu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRuns:
-    """Utilisations that a paper reports, on the dense peak. mfu: of the run that was asked for."""
+    """Utilisations that a paper reports, on the dense peak."""
 
     model: str
     accelerator: str
-    mfu: float
     lowest: float
     highest: float
     runs: tuple[Run, ...]
@@ -68,9 +69,9 @@ def mfu_of_tokens(  # noqa: PLR0917 - a log line and its run
     number_format: str,
     claimed: Share,
 ) -> LogMfu:
-    """A line that prints tokens/s. token_rate: tokens a second of all devices together.   claimed: the printed share, 0 for none.
+    """A line that prints tokens/s.
 
-    Raises JOB001 (sizes), JOB060 (convention), JOB064 (a format without a peak). Source: chapter "Training systems",
+    token_rate: tokens a second of all devices together.   claimed: the printed share, 0 for none.   Raises JOB001 (sizes), JOB060 (convention), JOB064 (a format without a peak). Source: chapter "Training systems",
     section 10.1.3.
     """
     check_range("sequence", sequence, 1, MOST_TOKENS)
@@ -85,22 +86,27 @@ def mfu_of_rate(rate_flops_per_s: FlopsPerSecond, system: System, number_format:
     return _log_mfu(rate_flops_per_s, system, number_format, claimed, None)
 
 
-def published_mfu(name: str, devices: int, sequence: Tokens) -> PublishedRuns:
-    """What a paper reports of its own runs. Raises JOB063 (a name), JOB066 (a run that it does not report)."""
+def published_mfu(name: str) -> PublishedRuns:
+    """What a paper reports of its own runs. Raises JOB063 (a name)."""
     found = read_published(name)
-    run = next((item for item in found.runs if (item.devices, item.sequence) == (devices, sequence)), None)
-    if run is None:
-        known = ", or ".join(f"devices={item.devices} and sequence={item.sequence}" for item in found.runs)
-        raise JobError(66, f"{name} reports no run of {devices} devices at {sequence} tokens", f"give {known}")
     return PublishedRuns(
         model=found.model,
         accelerator=found.accelerator,
-        mfu=run.mfu,
         lowest=found.lowest,
         highest=found.highest,
         runs=found.runs,
         source=found.source,
     )
+
+
+def published_run(name: str, devices: int, sequence: Tokens) -> Run:
+    """One run of a paper. Raises JOB063 (a name), JOB066 (a run that it does not report)."""
+    runs = read_published(name).runs
+    run = next((item for item in runs if (item.devices, item.sequence) == (devices, sequence)), None)
+    if run is None:
+        known = ", or ".join(f"devices={item.devices} and sequence={item.sequence}" for item in runs)
+        raise JobError(66, f"{name} reports no run of {devices} devices at {sequence} tokens", f"give {known}")
+    return run
 
 
 def _log_mfu(

@@ -47,9 +47,9 @@ def listed(row: Row) -> object:
     {
         "answer.lowest": "G10-080",
         "answer.highest": "G10-081",
-        "answer.mfu": "G10-508",
     },
 )
+@answers("study run published-run", {"answer.mfu": "G10-508"})
 @answers("study run micro-batches", {"answer.micro_batches": "G10-086 G10-087"})
 @answers(
     "study run cast-placement",
