@@ -21,6 +21,7 @@ _DECIMAL: Final = {"": 0, "K": 3, "M": 6, "G": 9, "T": 12}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30}
 _COUNTS: Final = (
     "",
+    "G",
     "x",
     "B/param",
     "bits",
@@ -33,8 +34,10 @@ _COUNTS: Final = (
     "crossings",
     "elements",
     "factor",
+    "dL/dtheta",
     "fraction",
     "heads",
+    "hosts",
     "layer",
     "layers",
     "log2",
@@ -47,8 +50,11 @@ _COUNTS: Final = (
     "rounds",
     "sessions",
     "sets",
+    "steps",
+    "theta",
     "tokens",
     "value",
+    "tokens/s",
 )
 _NUMBER: Final = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PRODUCT: Final = re.compile(rf"\s*({_NUMBER}(?:\s*\*\s*{_NUMBER})*)\s*(.*?)\s*")
@@ -67,6 +73,7 @@ def _units() -> dict[str, tuple[str, Fraction]]:
         "bytes": ("B", Fraction(1)),
     }
     table |= {unit: ("s", Fraction(1, 10**power)) for unit, power in {"s": 0, "ms": 3, "us": 6, "ns": 9}.items()}
+    table |= {unit: ("s", Fraction(86400)) for unit in ("d", "days")}
     table |= {f"{prefix}{unit}": (unit, Fraction(scale)) for unit in "WJ" for prefix, scale in (("", 1), ("k", 1000))}
     scales = {prefix: Fraction(10) ** power for prefix, power in _DECIMAL.items()}
     scales |= {prefix: Fraction(2) ** power for prefix, power in _BINARY.items()}

@@ -105,7 +105,8 @@ def document(seed: int) -> dict[str, Any]:
     verb = draw.choice(("turns", "batches", "fit", "inspect"))
     reserve = draw.choice((None, ReserveRule()))
     if verb == "inspect":
-        result = inspect(model, InspectOptions(batch=draw.randint(1, 64), context=context))
+        length = draw.choice((0, 1, 4096, 40_000))
+        result = inspect(model, InspectOptions(batch=draw.randint(1, 64), context=context, sequence=length))
     elif verb == "fit":
         layout = replica_layout(model, draw.choice((1, 2, 4)), draw.choice((1, 2)), 1)
         engine = draw.choice((None, EngineOptions(name="vllm")))

@@ -58,6 +58,7 @@ _STEP = ("schedule", "--stages", "4", "--micro-batches", "8", *_TIMES, *_SAVED, 
 _BUFFERS = ("--set", "buffers=activations 0ms..20ms,gather 15ms..25ms,bucket@1 20ms..", "--set", "resident=18GiB,9GiB")
 LINES: dict[str, tuple[str | Saved, ...]] = {
     "inspect": ("inspect", "Qwen/Qwen3-32B"),
+    "inspect, training": ("inspect", "Qwen/Qwen3-30B-A3B", "--sequence", "8K"),
     "inspect, mixture in FP8": ("inspect", "Qwen/Qwen3-30B-A3B-FP8", "--batch", "4", "--context", "8K"),
     "fit": ("fit", "Qwen/Qwen3-235B-A22B", "--on", "hgx-h100", "--tp", "8", "--context", "8192"),
     "fit, no": ("fit", "Qwen/Qwen3-235B-A22B", "--on", "hgx-h100"),

@@ -13,7 +13,15 @@ from meshwright.base.result import Result
 from meshwright.base.result import plain as plain_value
 from meshwright.base.units import show_bytes, show_flops, show_seconds
 from meshwright.output.amounts import pair, short
-from meshwright.output.columns import MEMORY_PARTS, PART_COLUMNS, SCHEDULE_COLUMNS, catalog_cells, fullest, part_rows
+from meshwright.output.columns import (
+    CONVENTION_COLUMNS,
+    MEMORY_PARTS,
+    PART_COLUMNS,
+    SCHEDULE_COLUMNS,
+    catalog_cells,
+    fullest,
+    part_rows,
+)
 from meshwright.output.explanation import draw_explanation
 from meshwright.output.plan_tables import draw_columns, draw_flips, draw_plan
 from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
@@ -132,6 +140,11 @@ def _inspect(console: Console, body: Mapping[str, Any]) -> None:
     work, weights = show_flops(body["flops_per_token"]), show_bytes(body["weight_bytes_per_step"])
     state = show_bytes(body["state_bytes_per_step"])
     console.print(f"one step    {work} a token, reads {weights} of weights and {state} of state")
+    training = body["training"]
+    if training is not None:
+        whole = show_flops(training["flops_per_sequence"])
+        console.print(f"\ntraining on a sequence of {training['sequence']:,} tokens, {whole} of it by shapes:")
+        draw_columns(console, CONVENTION_COLUMNS, training["conventions"])
 
 
 def _schedules(console: Console, body: Mapping[str, Any]) -> None:
