@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from meshwright.base.errors import CheckpointError
+from meshwright.base.numbers import maximum
 from meshwright.base.traced import Traced, held
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds, Share, show_seconds
 from meshwright.cost.overheads import devices_failures_per_s, exposed_restart_s
@@ -78,7 +79,7 @@ class Case:
     write_s: Any
     stall_s: Any
     lag_s: Any
-    least_s: float
+    least_s: Any
     hardware_failures_per_s: Any
     spikes_per_s: Any
     failures_per_s: Any
@@ -118,7 +119,7 @@ def case_of(options: IntervalOptions, model: Model | None) -> Case:
         write_s=write_s,
         stall_s=stall,
         lag_s=lag,
-        least_s=max(float(held(write_s[0])) - float(held(copy[0])), 0.0) if asynchronous else 0.0,
+        least_s=maximum(write_s - copy, 0) if asynchronous else column(0.0),
         hardware_failures_per_s=hardware,
         spikes_per_s=spikes,
         failures_per_s=rate,
@@ -185,7 +186,7 @@ def _check_ends(rate: Any, cycle_s: Any) -> None:
 
 def check_intervals(options: IntervalOptions, case: Case) -> None:
     """Raises CKP008 for an interval shorter than its save, CKP009 for one that failures never let end."""
-    hold = max(float(held(case.stall_s[0])), case.least_s)
+    hold = max(float(held(case.stall_s[0])), float(held(case.least_s[0])))
     rate = float(held(case.failures_per_s[0]))
     for interval in options.intervals:
         if not interval or interval < hold:

@@ -106,7 +106,7 @@ def optima(case: Case) -> tuple[Optimum, Optimum]:
         (retry_interval_s, retry_overhead_fraction),
     ):
         interval = best(case.stall_s, case.failures_per_s)
-        interval = maximum(interval, case.least_s) if case.least_s else interval
+        interval = maximum(interval, case.least_s) if held(case.least_s[0]) else interval
         fraction = overhead(interval, case.stall_s, case.lag_s, case.failures_per_s, case.recovery_s)
         found.append(Optimum(interval_s=cell(interval, 0), overhead_fraction=cell(fraction, 0)))
     return found[0], found[1]
@@ -141,7 +141,7 @@ def curve(case: Case, best_s: Any) -> tuple[CurvePoint, ...]:
     """The best interval and twelve on either side, four to a doubling; those that can be asked about."""
     factors = 2.0 ** (np.arange(-_POINTS, _POINTS + 1) / _STEPS)
     lengths = held(best_s) * factors
-    asked = (lengths >= case.least_s) & (lengths * held(case.failures_per_s[0]) <= MOST_EXPECTED)
+    asked = (lengths >= held(case.least_s[0])) & (lengths * held(case.failures_per_s[0]) <= MOST_EXPECTED)
     interval = factors[asked] * column(best_s)
     first, retry = _both(case, interval)
     return tuple(
@@ -165,7 +165,7 @@ def flat(options: IntervalOptions, case: Case, best_s: float) -> Flat:
 
     limit = float(retry_overhead_fraction(best_s, *plain)) + within
     longest = MOST_EXPECTED / plain[2]
-    shortest = max(case.least_s, best_s * 1e-9)
+    shortest = max(float(held(case.least_s[0])), best_s * 1e-9)
     return Flat(
         within_fraction=within,
         from_s=shortest if near(shortest) else _edge(near, best_s, shortest),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 from meshwright.base.errors import FileError, suggest
@@ -118,9 +118,10 @@ def _plan_serve(document: Document, layout: Document | None) -> Result:
 def _checkpoint_interval(document: Document, _layout: Document | None) -> Result:
     """Without the simulation, whose numbers have no formula."""
     inputs = document["inputs"]
-    options = rebuild(IntervalOptions, {**inputs["options"], "runs": 0}, "inputs.options")
+    options = traced_noun(rebuild(IntervalOptions, inputs["options"], "inputs.options"), "options", given)
     model = None if inputs["model"] is None else _model(document)
-    return checkpoint_interval(traced_noun(options, "options", given), model)
+    result = checkpoint_interval(replace(options, runs=0), model)
+    return replace(result, inputs={**result.inputs, "options": options})
 
 
 _RUNS: Final[Mapping[str, Callable[[Document, Document | None], Result]]] = {
