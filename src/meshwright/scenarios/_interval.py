@@ -1,4 +1,4 @@
-"""What is saved, how fast, and what fails goes in; the rates, stalls and bounds that an interval is chosen by come out."""
+"""What is saved, how fast, and what fails goes in; what an interval is chosen by (rates, stalls, bounds) comes out."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ _MOST_RUNS: Final = 100_000
 MOST_EXPECTED: Final = 50.0
 """Failures expected in one cycle, above which it is not asked when it ends."""
 _NOTHING_S: Final = Seconds(0.0)
+_WORK_S: Final = Seconds(25 * 86_400.0)
+_ONE_POINT: Final = Share(0.01)
+_COMPARED: Final = (Seconds(300.0), Seconds(900.0), Seconds(1800.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +60,9 @@ class IntervalOptions:
     copy: Seconds = _NOTHING_S
     commit: Seconds = _NOTHING_S
     recovery: Recovery = "safe"
-    intervals: tuple[Seconds, ...] = (Seconds(300.0), Seconds(900.0), Seconds(1800.0))
-    within: Share = Share(0.01)
-    work: Seconds = Seconds(25 * 86400.0)
+    intervals: tuple[Seconds, ...] = _COMPARED
+    within: Share = _ONE_POINT
+    work: Seconds = _WORK_S
     reserve: Seconds = _NOTHING_S
     runs: int = 1000
     seed: int = 0
@@ -69,9 +72,9 @@ class IntervalOptions:
 class Case:
     """The numbers that an interval is chosen by, each a column of one row, so that they flow as columns do.
 
-    size_bytes, write_s: of one save.   stall_s, lag_s: as in `cost.overheads`.   least_s: the shortest interval that the
-    writer keeps up with.   hardware_failures_per_s, spikes_per_s: they add up to failures_per_s.   restart_s: as
-    given.   recovery_s: the mean of a recovery, which failures may hit.
+    size_bytes, write_s: of one save.   stall_s, lag_s: as in `cost.overheads`.   least_s: the shortest interval that
+    the writer keeps up with.   hardware_failures_per_s, spikes_per_s: they add up to failures_per_s.   recovery_s: the
+    mean of a restart, which failures may hit.
     """
 
     size_bytes: Any
@@ -83,7 +86,6 @@ class Case:
     hardware_failures_per_s: Any
     spikes_per_s: Any
     failures_per_s: Any
-    restart_s: Any
     recovery_s: Any
 
 
@@ -123,7 +125,6 @@ def case_of(options: IntervalOptions, model: Model | None) -> Case:
         hardware_failures_per_s=hardware,
         spikes_per_s=spikes,
         failures_per_s=rate,
-        restart_s=restart,
         recovery_s=exposed_restart_s(restart, rate) if options.recovery == "exposed" else restart,
     )
 
@@ -192,7 +193,7 @@ def check_intervals(options: IntervalOptions, case: Case) -> None:
         if not interval or interval < hold:
             what = "save, which holds training" if options.mode == "sync" else "save on its writer:"
             cause = f"an interval of {show_seconds(interval)} is shorter than its {what} {show_seconds(hold)}"
-            raise CheckpointError(8, cause, f"give intervals of {hold:.6g}s or more, or a faster --write")
+            raise CheckpointError(8, cause, f"--intervals of {hold:.6g}s or more, or a faster --write")
         if rate * interval > MOST_EXPECTED:
             cause = f"an interval of {show_seconds(interval)}, and a failure every {show_seconds(1 / rate)}"
-            raise CheckpointError(9, cause, f"give intervals up to {MOST_EXPECTED / rate:.6g}s")
+            raise CheckpointError(9, cause, f"--intervals up to {MOST_EXPECTED / rate:.6g}s")

@@ -83,7 +83,7 @@ class Flat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """The run drawn `runs` times at one interval: calendar time, planned stops included; failures and redone_s: means."""
+    """The run drawn `runs` times at one interval: calendar time with planned stops; failures and redone_s are means."""
 
     id: str
     interval_s: float
@@ -156,7 +156,7 @@ def curve(case: Case, best_s: Any) -> tuple[CurvePoint, ...]:
 
 
 def flat(options: IntervalOptions, case: Case, best_s: float) -> Flat:
-    """Where the overhead (Poisson retry), which falls up to the best interval and rises from it, stays near the best."""
+    """Where the overhead (Poisson retry) stays near the best: it falls up to the best interval and rises from it."""
     plain = [float(held(item[0])) for item in (case.stall_s, case.lag_s, case.failures_per_s, case.recovery_s)]
     within = float(held(options.within))
 
@@ -184,7 +184,7 @@ def _edge(near: Callable[[float], bool], inside_s: float, outside_s: float) -> f
 
 
 def simulated(options: IntervalOptions, case: Case, best_s: float) -> tuple[Simulated, ...]:
-    """Every interval asked for and the best, each from the same seed; those left out that fail too often to be drawn."""
+    """Every interval asked for and the best, each from the same seed, but those that fail too often to be drawn."""
     found: list[Simulated] = []
     for name, interval in (*((_name(item), item) for item in options.intervals), (BEST, best_s)):
         run = FailingRun(

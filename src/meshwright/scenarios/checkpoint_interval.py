@@ -55,8 +55,8 @@ def checkpoint_interval(options: IntervalOptions, model: Model | None = None) ->
     """The interval between saves with the least overhead, what others cost, and the run simulated at each.
 
     yes: at the best interval a run spends less time on saves, rework and recovery than on new work. Raises JOB001
-    (counts), CKP001 (size, rate), CKP006 (no size, or two), CKP007 (failure rates), CKP008 (an interval shorter than its
-    save), CKP009 (failures too frequent). Source: chapter "Training systems", sections 10.4.4 and 10.4.5, note 20.
+    (counts), CKP001 (size, rate), CKP006 (no size, or two), CKP007 (failure rates), CKP008 (an interval shorter than
+    its save), CKP009 (failures too frequent). Source: chapter "Training systems", sections 10.4.4, 10.4.5, note 20.
     """
     case = case_of(options, model)
     check_intervals(options, case)
@@ -114,9 +114,9 @@ def _between_failures(options: IntervalOptions, case: Case) -> dict[str, Any]:
 
 def _verdict(first: Optimum, retry: Optimum, near: Flat, drawn: tuple[Simulated, ...]) -> Verdict:
     good = retry.overhead_fraction < 1
+    best_s, first_s = show_seconds(held(retry.interval_s)), show_seconds(held(first.interval_s))
     told = [
-        f"save every {show_seconds(held(retry.interval_s))} (first order {show_seconds(held(first.interval_s))}): "
-        f"{retry.overhead_fraction:.2%} on top of useful time",
+        f"save every {best_s} (first order {first_s}): {retry.overhead_fraction:.2%} on top of useful time",
         f"{show_seconds(near.from_s)} to {show_seconds(near.to_s)} stay within {near.within_fraction * 100:.2f} points",
     ]
     if drawn and drawn[-1].id == BEST:
@@ -144,6 +144,10 @@ def _warnings(
     missing = [row.id for row in rows if row.id not in {item.id for item in drawn}]
     if options.runs and missing:
         found.append(f"not simulated, failing too often for {options.runs} runs: {', '.join(missing)}")
+    if options.work < rows[-1].interval_s:
+        found.append(
+            f"the run's {show_seconds(held(options.work))} of work end before its best interval: one save at their end"
+        )
     least = float(held(case.least_s[0]))
     if least and rows[-1].interval_s <= least:
         found.append(f"the writer takes {show_seconds(least)} a save more than the copy: no interval is shorter")

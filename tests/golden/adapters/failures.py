@@ -20,9 +20,7 @@ from tests.golden.registry import answers
         "intervals[0].save_fraction": "G10-348 G10-352 G10-356",
         "intervals[0].rework_fraction": "G10-349 G10-353 G10-357",
         "intervals[0].recovery_fraction": "G10-350 G10-354 G10-358",
-        "intervals[0].overhead_fraction": (
-            "G10-351 G10-355 G10-359 G10-362 G10-363 G10-403 G10-404 G10-407"
-        ),
+        "intervals[0].overhead_fraction": ("G10-351 G10-355 G10-359 G10-362 G10-363 G10-403 G10-404 G10-407"),
         "intervals[0].spikes_s": "G10-408",
     },
 )
