@@ -142,7 +142,9 @@ _TWEAKED = (
 )
 
 
-@pytest.mark.parametrize("line", [*(_LINES[name] for name in _LINES if name.startswith(("plan", "interval"))), _TWEAKED])
+@pytest.mark.parametrize(
+    "line", [*(_LINES[name] for name in _LINES if name.startswith(("plan", "interval"))), _TWEAKED]
+)
 def test_every_next_command_runs(line):
     commands = answer_of(*line, code=run(*line).code)["next_commands"]
     assert commands
