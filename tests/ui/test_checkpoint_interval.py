@@ -42,7 +42,7 @@ def test_the_table_is_the_chapters():
 def test_the_seed_moves_the_drawn_runs_alone():
     first, other = (answer_of(*LINE, "--seed", seed) for seed in ("0", "1"))
     changed = {name for name in first if first[name] != other[name]}
-    assert changed == {"simulated", "inputs", "basis", "verdict"}
+    assert changed - {"verdict"} == {"simulated", "inputs", "basis"}
 
 
 def test_every_number_says_its_basis():

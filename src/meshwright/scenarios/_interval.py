@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from meshwright.base.errors import CheckpointError
+from meshwright.base.errors import CheckpointError, JobError
 from meshwright.base.numbers import maximum
 from meshwright.base.traced import Traced, held
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds, Share, show_seconds
@@ -144,10 +144,10 @@ def _check_counts(options: IntervalOptions) -> None:
     check_range("devices", options.devices, 1, _MOST_DEVICES)
     check_range("runs", options.runs, 0, _MOST_RUNS)
     check_range("intervals", len(options.intervals), 0, _MOST_INTERVALS)
-    times = {name: getattr(options, name) for name in ("restart", "copy", "commit", "reserve")}
-    for name, value in times.items():
-        check_range(f"{name}, in seconds,", value, 0, _LONGEST_S)
-    check_range("work, in seconds,", options.work, 1, _LONGEST_S)
+    for name, least in (("restart", 0), ("copy", 0), ("commit", 0), ("reserve", 0), ("work", 1)):
+        value: Seconds = getattr(options, name)
+        if not least <= value <= _LONGEST_S:
+            raise JobError(1, f"{name} is {value:g} s", f"give between {least} s and {_LONGEST_S:g} s")
 
 
 def _rates(options: IntervalOptions) -> tuple[Any, Any]:
