@@ -75,6 +75,8 @@ def _units() -> dict[str, tuple[str, Fraction]]:
     table |= {unit: ("s", Fraction(1, 10**power)) for unit, power in {"s": 0, "ms": 3, "us": 6, "ns": 9}.items()}
     table |= {unit: ("s", Fraction(86400)) for unit in ("d", "days")}
     table |= {f"{prefix}{unit}": (unit, Fraction(scale)) for unit in "WJ" for prefix, scale in (("", 1), ("k", 1000))}
+    table |= {unit: ("s", Fraction(size)) for unit, size in {"min": 60, "h": 3600, "d": 86400, "days": 86400}.items()}
+    table["pp"] = ("", Fraction(1, 100))
     scales = {prefix: Fraction(10) ** power for prefix, power in _DECIMAL.items()}
     scales |= {prefix: Fraction(2) ** power for prefix, power in _BINARY.items()}
     for prefix, scale in scales.items():

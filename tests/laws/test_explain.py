@@ -31,6 +31,7 @@ from meshwright import (
 )
 from meshwright.base.errors import UserError
 from meshwright.base.parse import get_path, put_path
+from meshwright.cost.overheads import retry_count
 from meshwright.cost.reserve import ReserveRule
 from meshwright.job.faults import Fault
 from meshwright.scenarios._engine import EngineOptions, budget_bytes
@@ -64,6 +65,7 @@ SIGNS: dict[str, Any] = {
     "name": lambda item: item,
     "busiest_share": busiest_share,
     "budget_bytes": budget_bytes,
+    "retry_count": retry_count,
 }
 
 

@@ -46,6 +46,7 @@ def _folder() -> TemporaryDirectory[str]:
 
 
 _SAVES = ("checkpoint", "timeline", "--size", "112GB", "--write", "7GB/s", "--copy", "0.5s")
+_OFTEN = ("checkpoint", "interval", "--write", "7GB/s", "--restart", "120s", "--devices", "1024")
 _PLAN = ("plan", "serve", "Qwen/Qwen3-32B", "--on", "hgx-h100", "--sessions", "4", "--context", "131064")
 _EIGHT = (*_PLAN, "--new-tokens", "8", "--on-time", "75%", "--all-reduce", "ring")
 _SMALL = ("plan", "serve", "tiny-qwen3", "--on", "hgx-h100", "--sessions", "2", "--context", "1K", "--new-tokens", "8")
@@ -90,6 +91,13 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "list schedules": ("list", "schedules"),
     "saves": (*_SAVES, "--captures", "20s,40s", "--fail", "50s"),
     "saves, no": (*_SAVES, "--every", "10s", "--count", "6", "--staging", "2", "--when-full", "drop"),
+    "interval": (*_OFTEN, "--size", "114670295040B", "--job-mtbf", "7.9h"),
+    "interval, model": (
+        *(*_OFTEN, "--model", "Qwen/Qwen3-8B", "--card-mtbf", "337d", "--common-mode-mtbf", "60d,90d"),
+        *("--spike-interval", "7d", "--mode", "async", "--copy", "2s", "--recovery", "exposed", "--reserve", "5d"),
+    ),
+    "interval, no": (*_OFTEN, "--size", "112GB", "--job-mtbf", "30s", "--intervals", "16s,60s", "--runs", "0"),
+    "explain, interval": ("explain", Saved("interval, model"), "intervals[id=best].retry_overhead_fraction"),
     "list models": ("list", "models"),
     "list systems": ("list", "systems"),
     "list accelerators": ("list", "accelerators"),

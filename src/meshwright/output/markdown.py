@@ -28,6 +28,7 @@ from meshwright.output.columns import (
     part_rows,
 )
 from meshwright.output.expressions import WHOLE, formulas, inputs
+from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -112,6 +113,11 @@ def _body(result: Result) -> Iterator[str]:
         if drawn is not None:
             title = f"Timeline of {drawn['schedule']}, {drawn['letter_s']:.6g} s a letter"
             yield from _titled(title, ["```text", *drawn["ranks"], "```"])
+    if result.command == "checkpoint interval":
+        yield from _titled("Intervals", _drawn(INTERVAL_COLUMNS, body.pop("intervals")))
+        drawn = body.pop("simulated")
+        if drawn:
+            yield from _titled("The run, drawn", _drawn(DRAWN_COLUMNS, drawn))
     if "steps" in body:
         for step in body["steps"]:
             yield from _step(step, body["answer"][step["id"]])

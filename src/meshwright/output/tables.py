@@ -23,6 +23,7 @@ from meshwright.output.columns import (
     part_rows,
 )
 from meshwright.output.explanation import draw_explanation
+from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS, curve_bars, interval_totals
 from meshwright.output.plan_tables import draw_columns, draw_flips, draw_plan
 from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
 
@@ -69,6 +70,8 @@ def _draw(console: Console, result: Result) -> None:
         draw_plan(console, result)
     elif result.command == "schedule":
         _schedules(console, result.body)
+    elif result.command == "checkpoint interval":
+        _intervals(console, result.body)
     elif result.command == "checkpoint timeline":
         _saves(console, result)
     elif "items" in result.body:
@@ -113,6 +116,19 @@ def _below_the_bars(console: Console, memory: Mapping[str, Any]) -> None:
 def _bar(value: int, capacity: int) -> str:
     filled = min(_BAR, round(_BAR * value / capacity))
     return "█" * filled + "·" * (_BAR - filled)
+
+
+def _intervals(console: Console, body: Mapping[str, Any]) -> None:
+    """The curve as bars, every interval with its parts, and the runs drawn at each."""
+    for line in curve_bars(body):
+        console.print(line)
+    console.print()
+    draw_columns(console, INTERVAL_COLUMNS, body["intervals"])
+    if body["simulated"]:
+        console.print("\nthe run, drawn:")
+        draw_columns(console, DRAWN_COLUMNS, body["simulated"])
+    for line in interval_totals(body):
+        console.print(line)
 
 
 def _saves(console: Console, result: Result) -> None:
