@@ -21,6 +21,13 @@ _DECIMAL: Final = {"": 0, "K": 3, "M": 6, "G": 9, "T": 12}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30}
 _COUNTS: Final = (
     "",
+    "batch",
+    "batches",
+    "coef",
+    "ratio",
+    "seq/s",
+    "sigma",
+    "steps",
     "x",
     "blocks",
     "bool",
@@ -52,6 +59,7 @@ _PARTS: Final = re.compile(r";(?![^()\[\]]*[)\]])")
 def _units() -> dict[str, tuple[str, Fraction]]:
     """Unit -> the SI unit it is a multiple of, and the multiple."""
     table = {word: (word, Fraction(1)) for word in _COUNTS}
+    table |= {"days": ("s", Fraction(86400)), "1e9 tokens": ("tokens", Fraction(10**9))}
     table |= {"%": ("", Fraction(1, 100)), "GPU*s": ("GPU*s", Fraction(1)), "bytes": ("B", Fraction(1))}
     table |= {unit: ("s", Fraction(1, 10**power)) for unit, power in {"s": 0, "ms": 3, "us": 6, "ns": 9}.items()}
     table |= {f"{prefix}{unit}": (unit, Fraction(scale)) for unit in "WJ" for prefix, scale in (("", 1), ("k", 1000))}

@@ -25,6 +25,8 @@ _ANOTHER = {
     "zero_bubble_h1": ("zero_bubble_h2",),
     "Gloo, 4 MiB": ("Gloo, 64 MiB",),
     "Gloo, 64 MiB": ("Gloo, 4 MiB",),
+    "MegaScale": ("Meta reliability",),
+    "Meta reliability": ("MegaScale",),
 }
 
 
