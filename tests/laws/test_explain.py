@@ -32,6 +32,7 @@ from meshwright import (
 from meshwright.base.errors import UserError
 from meshwright.base.parse import get_path, put_path
 from meshwright.cost.reserve import ReserveRule
+from meshwright.cost.stragglers import expected_max
 from meshwright.job.faults import Fault
 from meshwright.scenarios._engine import EngineOptions, budget_bytes
 from meshwright.scenarios.explain import ExplainOptions, explain
@@ -63,6 +64,7 @@ SIGNS: dict[str, Any] = {
     "name": lambda item: item,
     "busiest_share": busiest_share,
     "budget_bytes": budget_bytes,
+    "expected_max": expected_max,
 }
 
 

@@ -1,4 +1,4 @@
-"""A step, the share of it that waits for one resource and how much faster that gets go in, as columns; the step comes out."""
+"""A step, the share of it that waits for one resource, and how fast that gets go in, as columns; the step comes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps and the workers that prepare their sequences go in, as columns; how long the input keeps a step waiting comes out.
+"""Steps and the workers that prepare their sequences go in, as columns; how long a step waits for input comes out.
 
 A queue hides short dips of the supply. A supply below the demand for good empties any queue, and then each step takes
 as long as its sequences take to prepare.

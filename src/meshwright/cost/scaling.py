@@ -24,7 +24,7 @@ def least_steps(steps: N, batch_tokens: Any, noise_tokens: Any) -> N:
 
 @formula
 def least_tokens(run_tokens: N, batch_tokens: Any, noise_tokens: Any) -> N:
-    """E_min: the tokens that no batch goes below, from a run of run_tokens at batch_tokens. Source: as `least_steps`."""
+    """E_min: the tokens that no batch goes below, from a run of run_tokens. Source: as `least_steps`."""
     return run_tokens / (batch_tokens / noise_tokens + 1)
 
 

@@ -1,4 +1,4 @@
-"""What can removing a wait, or adding devices, save at most? Measured times go in; bounds and what was reached come out."""
+"""What can removing a wait, or more devices, save at most? Measured times go in; bounds and what was won come out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the input keep up with the steps? Stages and a queue go in; supply, demand, waits and what an outage needs come out.
+"""Does the input keep up with the steps? Stages and a queue go in; supply, demand, waits and an outage come out.
 
 Sequences pass the stages one after the other (read, decode, filter, pack, pinned buffer), so the slowest gives the
 supply. A queue stands between them and the steps: it fills to its size, and what a dip takes from it is not waited for.

@@ -32,7 +32,7 @@ class Published:
 
 
 def published_reliability(cluster: str, devices: int, devices_per_machine: int) -> Published:
-    """The cluster registered under that name, for a job of ours. Raises SYS002, JOB051. Source: as the cluster names."""
+    """The cluster registered under that name, for a job of ours. Raises SYS002, JOB051. Source: as it names."""
     if not 1 <= devices_per_machine <= _MOST or not 1 <= devices <= _MOST:
         cause = f"{devices} devices, {devices_per_machine} a machine"
         raise JobError(51, cause, f"give 1 to {_MOST} of each")

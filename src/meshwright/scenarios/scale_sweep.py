@@ -1,4 +1,4 @@
-"""How long do ever larger models train, and on how many devices? Sizes and accelerators go in; one row of each comes out.
+"""How long do ever larger models train, on how many devices? Sizes and accelerators go in; a row of each comes out.
 
 The rule of thumb 6ND over the accelerators' dense peak rates, at a flat efficiency: for comparing scales, not plans.
 """
@@ -93,7 +93,7 @@ def scale_sweep(
     efficiency: Share,
     deadline_s: Seconds,
 ) -> ScaleSweep:
-    """Models of so many parameters, each trained on `tokens`, or on tokens_per_parameter of its own where that is not 0.
+    """Models of so many parameters, each trained on `tokens`, or on tokens_per_parameter where that is not 0.
 
     active: the share of the parameters that a token meets; below 1 for a mixture of experts, whose state is that of all
     of them.   efficiency: of the dense BF16 peak, the exchanges inside it. Raises JOB050, SYS002, SYS005 (accelerator).
