@@ -6,6 +6,7 @@ supply. A queue stands between them and the steps: it fills to its size, and wha
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -174,6 +175,9 @@ def input_pipeline(
     if not 0 <= start <= queue <= _MOST or not 1 <= sequences <= _MOST or step_s <= 0:
         cause = f"{sequences} sequences in {step_s} s from a queue of {queue} that holds {start}"
         raise JobError(47, cause, "give counts and times above zero, and no more in the queue than it holds")
+    if end_s < outage.at + outage.duration:
+        cause = f"the end at {end_s} s is before that of the outage, {outage.at + outage.duration} s"
+        raise JobError(47, cause, "give an end_s behind the outage")
     demand, supply, left = sequences / step_s, least.workers * least.rate, min(rates)
     levels = _levels((demand, supply, left), (queue, start), outage, end_s)
     needed = outage_sequences(demand, left, outage.duration)
@@ -216,10 +220,8 @@ def data_position(assigned: int, trained: int) -> Positions:
 
 def _least_workers(sequences: int, step_s: float, worker_rate: float) -> int:
     """By what one worker prepares in a step; a quotient that was rounded is put right."""
-    count = max(1, round(sequences / (worker_rate * step_s)))
-    while prepare_s(sequences, count, worker_rate) > step_s:
-        count += 1
-    return count
+    near = max(1, math.floor(sequences / (worker_rate * step_s)))
+    return near if prepare_s(sequences, near, worker_rate) <= step_s else near + 1
 
 
 def _rates(stages: tuple[Stage, ...], outage: Outage) -> tuple[float, ...]:
@@ -232,9 +234,9 @@ def _rates(stages: tuple[Stage, ...], outage: Outage) -> tuple[float, ...]:
     hit = next((item for item in stages if item.name == outage.stage), None)
     if hit is None:
         raise JobError(48, f"an outage of {outage.stage!r}, which is no stage", suggest(outage.stage, names))
-    if outage.workers > hit.workers:
+    if not 0 <= outage.workers <= hit.workers:
         cause = f"{outage.workers} workers of {hit.name} are away, and it has {hit.workers}"
-        raise JobError(48, cause, f"take away at most {hit.workers}")
+        raise JobError(48, cause, f"take away 0 to {hit.workers}")
     return tuple((item.workers - (outage.workers if item is hit else 0)) * item.rate for item in stages)
 
 

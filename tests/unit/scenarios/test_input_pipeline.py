@@ -88,6 +88,8 @@ def test_a_restart_goes_on_behind_the_last_trained_batch():
         (lambda: input_wait(384, 52.3, 4, 0.0), "JOB047"),
         (lambda: asked(start=241), "JOB047"),
         (lambda: asked(stages=(Stage(name="filter", workers=0, rate=1.0),)), "JOB047"),
+        (lambda: asked(end_s=119.0), "JOB047"),
+        (lambda: asked(outage=Outage(stage="filter", workers=-1, at=0.0, duration=1.0)), "JOB048"),
         (lambda: asked(stages=()), "JOB048"),
         (lambda: asked(stages=(STAGES[0], STAGES[0])), "JOB048"),
         (lambda: asked(outage=Outage(stage="filtr", workers=1, at=0.0, duration=1.0)), "JOB048"),

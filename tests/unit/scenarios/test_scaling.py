@@ -16,8 +16,8 @@ RUN = {
     "exposed_comm_s": 0.0762, "input_wait_s": 0.5, "noise_scale": 2_000_000,
 }  # fmt: skip
 SWEEP = {
-    "parameters": (10**12,), "tokens": 2 * 10**13, "tokens_per_parameter": 0.0, "active": 1.0, "state_per_parameter": 16,
-    "accelerators": ("b200-sxm",), "devices": 16384, "efficiency": 0.4, "deadline_s": 90 * 86400.0,
+    "parameters": (10**12,), "tokens": 2 * 10**13, "tokens_per_parameter": 0.0, "active": 1.0, "devices": 16384,
+    "state_per_parameter": 16, "accelerators": ("b200-sxm",), "efficiency": 0.4, "deadline_s": 90 * 86400.0,
 }  # fmt: skip
 
 
