@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshwright.base.errors import JobError
-from meshwright.base.units import Seconds
+from meshwright.base.units import Seconds, Share
+from meshwright.cost.stragglers import straggler_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +25,9 @@ class OverlapBound:
 class MeasuredScaling:
     """One job on two numbers of devices. ideal_s: the first step over the ratio of devices.
 
-    efficiency: the speed-up reached over that ratio.   excess_s: what the second step takes beyond the ideal. Waiting
-    for the slowest device, and groups out of balance, explain it first, and only the rest is overhead.
+    efficiency: the speed-up reached over that ratio.   excess_s: what the second step takes beyond the ideal.
+    slowest_s: what of that is waiting for the slowest of more devices.   unexplained_s: the rest, such as groups out of
+    balance, exchanges among more of them, and overhead; below zero where devices vary less than was said.
     """
 
     step_s: float
@@ -35,6 +37,8 @@ class MeasuredScaling:
     speed_up: float
     efficiency: float
     excess_s: float
+    slowest_s: float
+    unexplained_s: float
 
 
 def overlap_bound(step_s: Seconds, exchange_s: Seconds, exposed_s: Seconds) -> OverlapBound:
@@ -48,15 +52,20 @@ def overlap_bound(step_s: Seconds, exchange_s: Seconds, exposed_s: Seconds) -> O
     return OverlapBound(most_saving_s=exposed_s, hidden_s=exchange_s - exposed_s, least_step_s=step_s - exposed_s)
 
 
-def measured_scaling(devices: int, step_s: Seconds, more_devices: int, more_step_s: Seconds) -> MeasuredScaling:
+def measured_scaling(
+    devices: int, step_s: Seconds, more_devices: int, more_step_s: Seconds, sigma: Share
+) -> MeasuredScaling:
     """Steps of one job with the same global batch, measured on two numbers of devices.
 
-    Raises JOB045. Source: chapter "Training systems", section 10.3.3.
+    sigma: by how much of its mean the computation of a device varies; 0 explains nothing. The whole step is taken as
+    computation. Raises JOB045. Source: chapter "Training systems", sections 10.3.3 and 10.4.5.
     """
     if not 1 <= devices <= more_devices or step_s <= 0 or more_step_s <= 0:
         cause = f"steps of {step_s} s on {devices} devices and {more_step_s} s on {more_devices}"
         raise JobError(45, cause, "give times above zero, and the smaller number of devices first")
     ratio, speed_up = more_devices / devices, step_s / more_step_s
+    even = step_s / (1 + straggler_s(1.0, sigma, devices)) / ratio
+    slowest = even + straggler_s(even, sigma, more_devices) - step_s / ratio
     return MeasuredScaling(
         step_s=step_s,
         more_step_s=more_step_s,
@@ -65,4 +74,6 @@ def measured_scaling(devices: int, step_s: Seconds, more_devices: int, more_step
         speed_up=speed_up,
         efficiency=speed_up / ratio,
         excess_s=more_step_s - step_s / ratio,
+        slowest_s=slowest,
+        unexplained_s=more_step_s - step_s / ratio - slowest,
     )

@@ -77,6 +77,34 @@ class Scaling:
     not_modelled: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseScale:
+    """An estimate from two batches. squared_gradient: |G|^2 of the true gradient.   variance: tr(Sigma) of a token's."""
+
+    noise_scale_tokens: float
+    squared_gradient: float
+    variance: float
+
+
+def noise_scale(batch: Tokens, squared_norm: float, large_batch: Tokens, large_squared_norm: float) -> NoiseScale:
+    """The simple noise scale tr(Sigma) / |G|^2, from the mean squared norms of gradients of two batches.
+
+    Such as those of one rank before the all_reduce and of all after it; both are to be averaged over many steps first,
+    for each alone is noisy. Raises JOB042 where they say no noise scale. Source: McCandlish et al., "An Empirical Model
+    of Large-Batch Training" (arXiv 1812.06162), appendix A.1. It stands in for the scale with the Hessian in it.
+    """
+    if not 1 <= batch < large_batch:
+        raise JobError(42, f"batches of {batch} and {large_batch} tokens", "give a batch, and a larger one")
+    squared = (large_batch * large_squared_norm - batch * squared_norm) / (large_batch - batch)
+    variance = (squared_norm - large_squared_norm) / (1 / batch - 1 / large_batch)
+    if squared <= 0 or variance <= 0:
+        cause = f"squared norms of {squared_norm} and {large_squared_norm}, whose noise would be {variance:g}"
+        raise JobError(
+            42, cause, "give means over more steps: the larger batch has the smaller norm, and not by its ratio"
+        )
+    return NoiseScale(noise_scale_tokens=variance / squared, squared_gradient=squared, variance=variance)
+
+
 def critical_batch(tokens: TokenCount, batch: Tokens, noise_scale: TokenCount) -> CriticalBatch:
     """A run of `tokens` at `batch` tokens a step, where gradients have that noise scale (tokens).
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.cost.stragglers import expected_max
 from meshwright.scenarios.bounds import measured_scaling, overlap_bound
 from meshwright.scenarios.hardware_change import hardware_change
 from meshwright.scenarios.scale_sweep import compute_growth, scale_sweep
-from meshwright.scenarios.scaling import critical_batch, scaling
+from meshwright.scenarios.scaling import critical_batch, noise_scale, scaling
 from meshwright.system.accelerator import read_accelerator
 
 RUN = {
@@ -45,6 +46,24 @@ def test_the_first_row_is_the_run_itself_and_fewer_devices_take_longer():
 def test_removing_a_wait_saves_no_more_than_is_exposed():
     found = overlap_bound(10.0, 1.3, 0.2)
     assert (found.most_saving_s, found.hidden_s, found.least_step_s) == (0.2, pytest.approx(1.1), 9.8)
+
+
+def test_waiting_for_the_slowest_of_more_devices_explains_a_part_of_the_excess():
+    even, varied = (measured_scaling(3072, 23.66, 12288, 6.34, sigma) for sigma in (0.0, 0.02))
+    assert (even.slowest_s, even.unexplained_s) == (0.0, even.excess_s)
+    assert 0 < varied.slowest_s < 0.1 * varied.excess_s
+    assert varied.slowest_s + varied.unexplained_s == pytest.approx(varied.excess_s)
+    made = 8.0 * (1 + 0.05 * expected_max(64)), 2.0 * (1 + 0.05 * expected_max(256))
+    assert measured_scaling(64, made[0], 256, made[1], 0.05).unexplained_s == pytest.approx(0)
+
+
+def test_the_noise_scale_is_found_again_in_norms_that_were_made_with_it():
+    """E|g|^2 at batch B is |G|^2 + tr(Sigma) / B."""
+    norms = {batch: 3.0 + 6e6 / batch for batch in (10**5, 10**7)}
+    found = noise_scale(10**5, norms[10**5], 10**7, norms[10**7])
+    assert found.noise_scale_tokens == pytest.approx(2e6)
+    assert found.squared_gradient == pytest.approx(3.0)
+    assert found.variance == pytest.approx(6e6)
 
 
 def test_what_is_hidden_and_stays_so_costs_nothing_and_what_does_not_is_said():
@@ -84,8 +103,11 @@ def test_a_mixture_computes_by_what_is_active_and_holds_the_state_of_all():
         (lambda: scaling(**{**RUN, "compute_s": 0.0, "exposed_comm_s": 0.0, "input_wait_s": 0.0}), "JOB043"),
         (lambda: overlap_bound(10.0, 0.1, 0.2), "JOB044"),
         (lambda: overlap_bound(0.1, 1.3, 0.2), "JOB044"),
-        (lambda: measured_scaling(8, 1.0, 4, 1.0), "JOB045"),
-        (lambda: measured_scaling(8, 0.0, 8, 1.0), "JOB045"),
+        (lambda: measured_scaling(8, 1.0, 4, 1.0, 0.0), "JOB045"),
+        (lambda: measured_scaling(8, 0.0, 8, 1.0, 0.0), "JOB045"),
+        (lambda: noise_scale(8, 4.0, 8, 2.0), "JOB042"),
+        (lambda: noise_scale(8, 4.0, 80, 4.0), "JOB042"),
+        (lambda: noise_scale(8, 40.0, 80, 4.0), "JOB042"),
         (lambda: hardware_change(0.1, 0.05, 0.0, 0.0, 0.0), "JOB046"),
         (lambda: hardware_change(0.1, 0.05, 0.5, 0.2, 0.1), "JOB046"),
         (lambda: scale_sweep(**{**SWEEP, "parameters": ()}), "JOB050"),
