@@ -21,20 +21,22 @@ _DECIMAL: Final = {"": 0, "K": 3, "M": 6, "G": 9, "T": 12}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30}
 _COUNTS: Final = (
     "",
-    "G",
-    "x",
     "B/param",
+    "G",
+    "batch",
+    "batches",
     "bits",
     "blocks",
     "bool",
     "calls",
     "cards",
+    "coef",
     "columns",
     "copies",
     "crossings",
+    "dL/dtheta",
     "elements",
     "factor",
-    "dL/dtheta",
     "fraction",
     "heads",
     "hosts",
@@ -48,13 +50,16 @@ _COUNTS: Final = (
     "req/s",
     "requests",
     "rounds",
+    "seq/s",
     "sessions",
     "sets",
+    "sigma",
     "steps",
     "theta",
     "tokens",
-    "value",
     "tokens/s",
+    "value",
+    "x",
 )
 _NUMBER: Final = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PRODUCT: Final = re.compile(rf"\s*({_NUMBER}(?:\s*\*\s*{_NUMBER})*)\s*(.*?)\s*")
@@ -69,11 +74,11 @@ def _units() -> dict[str, tuple[str, Fraction]]:
     table |= {
         "%": ("", Fraction(1, 100)),
         "1e6": ("", Fraction(10**6)),
+        "1e9 tokens": ("tokens", Fraction(10**9)),
         "GPU*s": ("GPU*s", Fraction(1)),
         "bytes": ("B", Fraction(1)),
     }
     table |= {unit: ("s", Fraction(1, 10**power)) for unit, power in {"s": 0, "ms": 3, "us": 6, "ns": 9}.items()}
-    table |= {unit: ("s", Fraction(86400)) for unit in ("d", "days")}
     table |= {f"{prefix}{unit}": (unit, Fraction(scale)) for unit in "WJ" for prefix, scale in (("", 1), ("k", 1000))}
     table |= {unit: ("s", Fraction(size)) for unit, size in {"min": 60, "h": 3600, "d": 86400, "days": 86400}.items()}
     table["pp"] = ("", Fraction(1, 100))

@@ -40,6 +40,8 @@ _ANOTHER = {
     "most-loss-scale": ("least-loss-scale",),
     "fp8-loss-error": ("fp8-promotion",),
     "fp8-promotion": ("fp8-loss-error",),
+    "MegaScale": ("Meta reliability",),
+    "Meta reliability": ("MegaScale",),
 }
 
 

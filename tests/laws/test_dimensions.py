@@ -37,6 +37,7 @@ BY_SUFFIX = {
     "_flops_per_s": "flop / second",
     "_bytes_per_s": "byte / second",
     "_tokens_per_s": "1 / second",
+    "_sequences_per_s": "1 / second",
     "_tokens_per_gpu_s": "1 / device / second",
     "_failures_per_s": "1 / second",
     "_gpu_s": "device * second",
@@ -55,6 +56,9 @@ BY_SUFFIX = {
 COUNTS = {
     "devices": "device",
     **dict.fromkeys(("elements", "hidden", "head_columns", "mfu", "pairs", "ports"), ""),
+    **dict.fromkeys(("expected_max", "late_sigmas", "times", "sequences", "workers", "outage_sequences"), ""),
+    **dict.fromkeys(("steps", "least_steps", "steps_at", "batch_tokens", "noise_tokens", "run_tokens"), ""),
+    **dict.fromkeys(("least_tokens", "tokens_at", "speed_up_limit", "parameters", "tokens"), ""),
     **dict.fromkeys(("ranks", "replicas", "rounds", "rows", "sessions", "stage_ranks", "stages", "turn", "turns"), ""),
 }
 """Words that are counts without a suffix. A new word must be added here, or the name must say its unit."""

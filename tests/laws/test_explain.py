@@ -33,6 +33,7 @@ from meshwright.base.errors import UserError
 from meshwright.base.parse import get_path, put_path
 from meshwright.cost.overheads import retry_count
 from meshwright.cost.reserve import ReserveRule
+from meshwright.cost.stragglers import expected_max
 from meshwright.job.faults import Fault
 from meshwright.scenarios._engine import EngineOptions, budget_bytes
 from meshwright.scenarios.explain import ExplainOptions, explain
@@ -66,6 +67,7 @@ SIGNS: dict[str, Any] = {
     "busiest_share": busiest_share,
     "budget_bytes": budget_bytes,
     "retry_count": retry_count,
+    "expected_max": expected_max,
 }
 
 

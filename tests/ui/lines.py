@@ -107,6 +107,8 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "study list": ("study", "list"),
     "study run, rows": ("study", "run", "tp-scaling"),
     "study run, fields": ("study", "run", "decode-phase"),
+    "study run, fields and rows": ("study", "run", "stragglers", "--set", "devices=8"),
+    "study run, tables": ("study", "run", "scale"),
     "study run, steps": (
         "study",
         "run",

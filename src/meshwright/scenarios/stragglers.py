@@ -29,7 +29,7 @@ _FEWEST_WAITS: Final = 3
 class Reaction:
     """One answer to a slow device. step_s: while it lasts.   extra_s: of a step, over that of devices that are well.
 
-    exact_extra_s: the same by the exact expectation, where the chapter's form is simpler.   once_s: what is paid before.
+    exact_extra_s: the same by the exact expectation; the chapter's form is simpler.   once_s: what is paid before.
     total_s: of all steps for which the device is slow, by the exact expectation.
     """
 
