@@ -28,8 +28,6 @@ _ANOTHER = {
     "zero_bubble_h1": ("zero_bubble_h2",),
     "Gloo, 4 MiB": ("Gloo, 64 MiB",),
     "Gloo, 64 MiB": ("Gloo, 4 MiB",),
-    "Qwen3-8B": ("Qwen/Qwen3-32B",),
-    "RTX 4090": ("h100-sxm",),
     "bf16": ("fp32", "fp16"),
     "fp16": ("bf16",),
     "fp32": ("bf16",),

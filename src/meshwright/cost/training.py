@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from meshwright.base.numbers import maximum, minimum, where
+from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named, values
 from meshwright.cost.pipelines import PLAIN as PLAIN_SCHEDULE
 from meshwright.cost.roofline import read_s
 from meshwright.cost.training_exchange import boundary_s, layer_exchange, state_exchange
 from meshwright.cost.training_work import training_work
 from meshwright.layout.layouts import distinct
+from meshwright.layout.ownership import ZERO_OF_STATE
 from meshwright.workload.slots import Work, read_schedule
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from meshwright.system.system import System
 
 Prefetch: TypeAlias = Literal["on", "off"]
+_GRADIENTS: Final = ZERO_OF_STATE["gradients"]
+_PARAMETERS: Final = ZERO_OF_STATE["parameters"]
 _MESH: Final = ("dp_replicate", "dp_shard", "pp", "cp", "tp", "ep", "etp")
 NOT_MODELLED: Final = (
     "norms, rotary embedding, activation functions, residual adds, dropout and the loss (an --efficiency holds them)",
@@ -179,7 +182,7 @@ def _stages(  # noqa: PLR0917 - what layers do
 
 
 def _first_module(columns: Any, held: Ints) -> Any:
-    """Of the first module of each entry: the first end where it has that, or a layer of the longest kind that it has."""
+    """Of the first module of each entry: the first end where it has that, or its longest layer."""
     longest: Any = np.zeros(held.shape[:2])
     for kind in range(held.shape[2] - 2):
         longest = maximum(longest, where(held[:, :, kind] > 0, columns[:, kind, None], np.zeros(1)))
@@ -187,7 +190,7 @@ def _first_module(columns: Any, held: Ints) -> Any:
 
 
 def _update_s(system: System, lines: Pipelines, state: StateColumns) -> Floats:
-    """Reading and writing what the optimizer owns, and reading gradients and writing parameters, on the fullest rank."""
+    """What the optimizer owns is read and written, gradients are read, parameters written; on the fullest rank."""
     touched: Any = state.optimizer_state * 2 + state.gradients + state.parameters
     total: Any = np.zeros(lines.layers.shape[:2])
     for kind in range(lines.layers.shape[2]):
@@ -209,18 +212,19 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     """The parts of a step of each row's slowest entry, and of the ranks around it."""
     zero = layouts.degree("zero")[:, None]
     none = np.zeros(1)
-    every_gather = where(zero == 3, stages.gather_s, none)
-    every_reduce = where(zero >= 2, stages.reduce_s, none)
-    last_reduce = where(zero < 2, stages.reduce_s, none) + stages.spread_s
+    every_gather = where(zero == _PARAMETERS, stages.gather_s, none)
+    every_reduce = where(zero >= _GRADIENTS, stages.reduce_s, none)
+    last_reduce = where(zero < _GRADIENTS, stages.reduce_s, none) + stages.spread_s
     last_reduce = last_reduce + where(zero == 0, stages.reduce_s, none)
-    once_gather = where((zero == 1) | (zero == 2), stages.gather_s, none)
+    once_gather = where((zero > 0) & (zero < _PARAMETERS), stages.gather_s, none)
     forward = stages.forward_s + stages.exchange_forward_s
     backward = stages.backward_s + stages.exchange_backward_s
     count: Any = micro_batches[:, None]
     if assumptions.prefetch == "on":
         behind_f, behind_b = maximum(every_gather - forward, 0.0), maximum(every_gather + every_reduce - backward, 0.0)
-        ends = where(zero == 3, stages.first_gather_s, none) + where(zero >= 0, stages.first_reduce_s, none)
-        ends = ends + maximum(last_reduce - stages.first_reduce_s - maximum(backward - every_reduce - every_gather, 0.0), 0.0)
+        room = maximum(backward - every_reduce - every_gather, 0.0)  # of the last backward, for what comes once
+        ends = where(zero == _PARAMETERS, stages.first_gather_s, none) + stages.first_reduce_s
+        ends = ends + maximum(last_reduce - stages.first_reduce_s - room, 0.0)
         ends = ends + where(
             once_gather > 0, stages.first_gather_s + maximum(once_gather - stages.first_gather_s - forward, 0.0), none
         )
@@ -243,8 +247,7 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     sends = boundary * 2 * (layouts.degree("pp") - 1)
     exposed = named(exchanged + behind + sends, "exposed_comm_s")
     channel = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
-    collectives = 2.0 * (layouts.degree("zero") == 3) + (layouts.degree("zero") >= 2)
-    _ = minimum
+    collectives = 2.0 * (layouts.degree("zero") == _PARAMETERS) + (layouts.degree("zero") >= _GRADIENTS)
     return TrainingStep(
         compute_s=compute,
         exposed_comm_s=exposed,
@@ -261,9 +264,7 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     )
 
 
-def _bubble(
-    layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], rows: Ints, slowest: Ints
-) -> Floats:
+def _bubble(layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], rows: Ints, slowest: Ints) -> Floats:
     """Idle time of the slowest rank, by the formula of each row's schedule.
 
     The formulas are linear in the work of a rank: with unequal stages that of the mean of the other ranks, which for
@@ -281,7 +282,8 @@ def _bubble(
     names = layouts.plain().columns["schedule"]
     for name in sorted({item for item in names.tolist() if item is not None}):
         formula = read_schedule(name).BUBBLE
-        took = formula.time(stages, layouts.degree("virtual_stages"), work) if formula is not None else np.full(1, np.nan)
+        pieces = layouts.degree("virtual_stages")
+        took = np.full(1, np.nan) if formula is None else formula.time(stages, pieces, work)
         idle = where(names == name, maximum(took, 0.0), idle)
     plain = read_schedule(PLAIN_SCHEDULE).BUBBLE
     assert plain is not None

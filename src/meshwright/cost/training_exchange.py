@@ -7,7 +7,7 @@ with the other groups of the same boxes: with as many NICs as devices a box-wide
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from meshwright.workload.training_messages import TrainingMessage
 
 Nic: TypeAlias = Literal["own", "shared"]
+_NEARLY_ALL: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,8 +46,8 @@ class LayerExchange:
 class StateExchange:
     """Columns [rows, kinds + 2] of seconds of one module, a layer or an end.
 
-    gather_s: its weights over dp_shard.   reduce_s: its gradients to their owners.   spread_s: the owners' sums over the
-    other copies.   sent_bytes: what a rank sends in one gather.
+    gather_s: its weights over dp_shard.   reduce_s: its gradients to their owners.   spread_s: the owners' sums over
+    the other copies.   sent_bytes: what a rank sends in one gather.
     """
 
     gather_s: Floats
@@ -116,7 +117,7 @@ def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exch
 def _share_again(work: TrainingWork, place: int) -> Any:
     """1 where a policy runs nearly the whole layer again, and so its exchanges."""
     flops: Any = maximum(work.forward_flops[:, place], 1.0)
-    return where(work.repeated_flops[:, place] / flops > 0.9, 1.0, 0.0)
+    return where(work.repeated_flops[:, place] / flops > _NEARLY_ALL, 1.0, 0.0)
 
 
 def _message_s(  # noqa: PLR0917 - the nouns and a message
@@ -262,7 +263,8 @@ def _turned(seconds: Any, group: Group, elements: Ints) -> Any:
 
 def _column(group: Group) -> Group:
     """The group beside a dim of modules."""
-    latency, bandwidth = (np.broadcast_to(item, len(group.ranks)) for item in (group.latency_s, group.bandwidth_bytes_per_s))
+    links = (group.latency_s, group.bandwidth_bytes_per_s)
+    latency, bandwidth = (np.broadcast_to(item, len(group.ranks)) for item in links)
     return replace(
         group, ranks=group.ranks[:, None], latency_s=latency[:, None], bandwidth_bytes_per_s=bandwidth[:, None]
     )

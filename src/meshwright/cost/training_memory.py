@@ -7,12 +7,13 @@ come and go. The closed form adds what may be alive together on a rank: no less 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named, values
+from meshwright.layout.ownership import ZERO_OF_STATE
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from meshwright.cost.training_activations import ActivationColumns
     from meshwright.cost.training_state import StateColumns
     from meshwright.layout.layouts import Layouts
+
+_GRADIENTS: Final = ZERO_OF_STATE["gradients"]
+_PARAMETERS: Final = ZERO_OF_STATE["parameters"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -115,7 +119,7 @@ def _gathered(layouts: Layouts, lines: Pipelines, state: StateColumns, ahead: in
     zero = layouts.degree("zero")[:, None]
     modules, gradients = (_largest(lines, column, 1 + ahead) for column in (state.gathered, state.gradient_buffer))
     none = np.zeros(1, dtype=np.int64)
-    return where(zero == 3, modules, none) + where(zero >= 2, gradients, none)
+    return where(zero == _PARAMETERS, modules, none) + where(zero >= _GRADIENTS, gradients, none)
 
 
 def _largest(lines: Pipelines, columns: Any, count: int) -> Any:

@@ -1,4 +1,4 @@
-"""A model's operators and columns of layouts go in; seconds and FLOPs of one layer's passes over one micro-batch come out.
+"""A model's operators and columns of layouts go in; seconds and FLOPs of one layer's passes come out.
 
 Forward multiplies by every matrix once; backward twice, for the gradient of its input and for that of its weights.
 What a recompute policy runs again is apart: a flat rate of model FLOPs holds it already.
@@ -13,12 +13,12 @@ import numpy as np
 
 from meshwright.base.traced import named
 from meshwright.cost.roofline import compute_s, matmul_flops, roofline_s
-from meshwright.cost.training_activations import repeated
 from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import fullest_sizes, local_elements, product
 from meshwright.workload.attention import score_flops
 from meshwright.workload.batches import prefill
 from meshwright.workload.operators import operators
+from meshwright.workload.recomputing import repeated
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats

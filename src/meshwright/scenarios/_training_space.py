@@ -142,7 +142,8 @@ def _meshes(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any
         cause = f"no mesh with {asked} has the {devices} devices of {system.name}"
         raise LayoutError(2, cause, "leave dp_replicate or dp_shard out of --layout, or give another number of boxes")
     held = _with_experts(model, np.array(rows, dtype=np.int64), fixed)
-    table = columns({**{name: held[:, place] for place, name in enumerate(MESH)}, "zero": np.zeros(len(held), np.int64)})
+    degrees_of = {name: held[:, place] for place, name in enumerate(MESH)}
+    table = columns(degrees_of)
     table = Layouts(columns={**table.columns, "attention": np.full(len(table), "data_parallel", dtype=object)})
     if fixed.keys() >= {"tp", "pp"}:
         return table

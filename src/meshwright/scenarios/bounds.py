@@ -44,11 +44,11 @@ class MeasuredScaling:
 def overlap_bound(step_s: Seconds, exchange_s: Seconds, exposed_s: Seconds) -> OverlapBound:
     """A step of step_s with an exchange of exchange_s, of which exposed_s are waited for.
 
-    Raises JOB044 where a part is longer than the whole. Source: chapter "Training systems", section 10.3.3.
+    Raises JOB084 where a part is longer than the whole. Source: chapter "Training systems", section 10.3.3.
     """
     if not 0 <= exposed_s <= exchange_s or exposed_s > step_s:
         cause = f"{exposed_s} s are exposed of an exchange of {exchange_s} s and of a step of {step_s} s"
-        raise JobError(44, cause, "give an exposed part that is no longer than the exchange and the step")
+        raise JobError(84, cause, "give an exposed part that is no longer than the exchange and the step")
     return OverlapBound(most_saving_s=exposed_s, hidden_s=exchange_s - exposed_s, least_step_s=step_s - exposed_s)
 
 
@@ -58,11 +58,11 @@ def measured_scaling(
     """Steps of one job with the same global batch, measured on two numbers of devices.
 
     sigma: by how much of its mean the computation of a device varies; 0 explains nothing. The whole step is taken as
-    computation. Raises JOB045. Source: chapter "Training systems", sections 10.3.3 and 10.4.5.
+    computation. Raises JOB085. Source: chapter "Training systems", sections 10.3.3 and 10.4.5.
     """
     if not 1 <= devices <= more_devices or step_s <= 0 or more_step_s <= 0:
         cause = f"steps of {step_s} s on {devices} devices and {more_step_s} s on {more_devices}"
-        raise JobError(45, cause, "give times above zero, and the smaller number of devices first")
+        raise JobError(85, cause, "give times above zero, and the smaller number of devices first")
     ratio, speed_up = more_devices / devices, step_s / more_step_s
     even = step_s / (1 + straggler_s(1.0, sigma, devices)) / ratio
     slowest = even + straggler_s(even, sigma, more_devices) - step_s / ratio

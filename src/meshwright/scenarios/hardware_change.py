@@ -36,12 +36,12 @@ def hardware_change(
     """A step that waits `waiting` of its time for a resource, which then is `times` as fast (0.5: half).
 
     hidden_s: the resource's work behind other work of cover_s, which the change leaves as long. Decimal amounts are
-    computed exactly: 100 ms of which 5 % wait for half the rate are 105 ms. Raises JOB046. Source: chapter "Training
+    computed exactly: 100 ms of which 5 % wait for half the rate are 105 ms. Raises JOB086. Source: chapter "Training
     systems", section 10.6.3.
     """
     if step_s <= 0 or times <= 0 or hidden_s > cover_s:
         cause = f"a step of {step_s} s, {times} times as fast, {hidden_s} s hidden behind {cover_s} s"
-        raise JobError(46, cause, "give a step and a factor above zero, and hide no more than what covers it")
+        raise JobError(86, cause, "give a step and a factor above zero, and hide no more than what covers it")
     step, share, factor = (Fraction(repr(float(item))) for item in (step_s, waiting, times))
     after = changed_step_s(step, share, factor)
     exposed = max(0.0, hidden_s / times - cover_s)

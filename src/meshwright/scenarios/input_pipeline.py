@@ -129,21 +129,21 @@ class Positions:
 def input_demand(tokens_rate: float, sequence: Tokens, id_bytes: Bytes) -> Demand:
     """What tokens_rate tokens a second ask for, in sequences of `sequence`, of ids of id_bytes.
 
-    Raises JOB047. Source: chapter "Training systems", section 10.4.1.
+    Raises JOB087. Source: chapter "Training systems", section 10.4.1.
     """
     if sequence < 1 or tokens_rate <= 0:
-        raise JobError(47, f"{tokens_rate} tokens a second in sequences of {sequence}", "give both above zero")
+        raise JobError(87, f"{tokens_rate} tokens a second in sequences of {sequence}", "give both above zero")
     return Demand(sequences_per_s=tokens_rate / sequence, ids_bytes_per_s=tokens_rate * id_bytes)
 
 
 def input_wait(sequences: int, step_s: Seconds, workers: int, worker_rate: float) -> InputWait:
     """Steps of step_s without waiting, of `sequences` each, behind workers of worker_rate sequences a second.
 
-    Raises JOB047. Source: chapter "Training systems", section 10.4.1.
+    Raises JOB087. Source: chapter "Training systems", section 10.4.1.
     """
     if not (1 <= sequences <= _MOST and 1 <= workers <= _MOST) or step_s <= 0 or worker_rate <= 0:
         cause = f"{sequences} sequences in {step_s} s, {workers} workers of {worker_rate} a second"
-        raise JobError(47, cause, f"give counts of 1 to {_MOST}, and a time and a rate above zero")
+        raise JobError(87, cause, f"give counts of 1 to {_MOST}, and a time and a rate above zero")
     wait = input_wait_s(step_s, sequences, workers, worker_rate)
     return InputWait(
         supply_sequences_per_s=workers * worker_rate,
@@ -167,17 +167,17 @@ def input_pipeline(
     """Steps of step_s behind stages and a queue of `queue` sequences that holds `start` at first, up to end_s.
 
     The queue follows supply less demand, between empty and full: empty, steps go at the rate of the supply; full, the
-    stages stand still. Raises JOB047 (counts, rates), JOB048 (stages and outage). Source: chapter "Training systems",
+    stages stand still. Raises JOB087 (counts, rates), JOB088 (stages and outage). Source: chapter "Training systems",
     section 10.4.1. Sequences flow evenly: a step that takes its batch at once needs a queue of one batch more.
     """
     rates = _rates(stages, outage)
     least = min(stages, key=lambda item: item.workers * item.rate)
     if not 0 <= start <= queue <= _MOST or not 1 <= sequences <= _MOST or step_s <= 0:
         cause = f"{sequences} sequences in {step_s} s from a queue of {queue} that holds {start}"
-        raise JobError(47, cause, "give counts and times above zero, and no more in the queue than it holds")
+        raise JobError(87, cause, "give counts and times above zero, and no more in the queue than it holds")
     if end_s < outage.at + outage.duration:
         cause = f"the end at {end_s} s is before that of the outage, {outage.at + outage.duration} s"
-        raise JobError(47, cause, "give an end_s behind the outage")
+        raise JobError(87, cause, "give an end_s behind the outage")
     demand, supply, left = sequences / step_s, least.workers * least.rate, min(rates)
     levels = _levels((demand, supply, left), (queue, start), outage, end_s)
     needed = outage_sequences(demand, left, outage.duration)
@@ -210,11 +210,11 @@ def input_pipeline(
 def data_position(assigned: int, trained: int) -> Positions:
     """Batches are numbered from 1; `assigned` is the last handed out ahead, `trained` the last whose update is done.
 
-    Raises JOB049. Source: chapter "Training systems", section 10.4.1.
+    Raises JOB089. Source: chapter "Training systems", section 10.4.1.
     """
     if not 0 <= trained <= assigned:
         cause = f"batch {trained} is trained, and only batch {assigned} was handed out"
-        raise JobError(49, cause, "give the last batch handed out, and one not above it that is trained")
+        raise JobError(89, cause, "give the last batch handed out, and one not above it that is trained")
     return Positions(pending=assigned - trained, resume_batch=trained + 1)
 
 
@@ -228,15 +228,15 @@ def _rates(stages: tuple[Stage, ...], outage: Outage) -> tuple[float, ...]:
     """Sequences a second of each stage while the outage lasts."""
     names = [item.name for item in stages]
     if not 1 <= len(set(names)) == len(stages) <= _STAGES:
-        raise JobError(48, f"stages {', '.join(names) or 'none'}", f"name 1 to {_STAGES} stages, each once")
+        raise JobError(88, f"stages {', '.join(names) or 'none'}", f"name 1 to {_STAGES} stages, each once")
     if not all(1 <= item.workers <= _MOST and item.rate > 0 for item in stages):
-        raise JobError(47, "a stage without workers or rate", "give each at least one worker, and a rate above zero")
+        raise JobError(87, "a stage without workers or rate", "give each at least one worker, and a rate above zero")
     hit = next((item for item in stages if item.name == outage.stage), None)
     if hit is None:
-        raise JobError(48, f"an outage of {outage.stage!r}, which is no stage", suggest(outage.stage, names))
+        raise JobError(88, f"an outage of {outage.stage!r}, which is no stage", suggest(outage.stage, names))
     if not 0 <= outage.workers <= hit.workers:
         cause = f"{outage.workers} workers of {hit.name} are away, and it has {hit.workers}"
-        raise JobError(48, cause, f"take away 0 to {hit.workers}")
+        raise JobError(88, cause, f"take away 0 to {hit.workers}")
     return tuple((item.workers - (outage.workers if item is hit else 0)) * item.rate for item in stages)
 
 

@@ -71,7 +71,8 @@ def mfu_of_tokens(  # noqa: PLR0917 - a log line and its run
 ) -> LogMfu:
     """A line that prints tokens/s.
 
-    token_rate: tokens a second of all devices together.   claimed: the printed share, 0 for none.   Raises JOB001 (sizes), JOB060 (convention), JOB064 (a format without a peak). Source: chapter "Training systems",
+    token_rate: tokens a second of all devices together.   claimed: the printed share, 0 for none.   Raises JOB001
+    (sizes), JOB060 (convention), JOB064 (a format without a peak). Source: chapter "Training systems",
     section 10.1.3.
     """
     check_range("sequence", sequence, 1, MOST_TOKENS)

@@ -79,7 +79,7 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseScale:
-    """An estimate from two batches. squared_gradient: |G|^2 of the true gradient.   variance: tr(Sigma) of a token's."""
+    """An estimate from two batches. squared_gradient: |G|^2 of the true gradient.   variance: tr(Sigma), a token's."""
 
     noise_scale_tokens: float
     squared_gradient: float
@@ -90,11 +90,11 @@ def noise_scale(batch: Tokens, squared_norm: float, large_batch: Tokens, large_s
     """The simple noise scale tr(Sigma) / |G|^2, from the mean squared norms of gradients of two batches.
 
     Such as those of one rank before the all_reduce and of all after it; both are to be averaged over many steps first,
-    for each alone is noisy. Raises JOB042 where they say no noise scale. Source: McCandlish et al., "An Empirical Model
+    for each alone is noisy. Raises JOB082 where they say no noise scale. Source: McCandlish et al., "An Empirical Model
     of Large-Batch Training" (arXiv 1812.06162), appendix A.1. It stands in for the scale with the Hessian in it.
     """
     if not 1 <= batch < large_batch:
-        raise JobError(42, f"batches of {batch} and {large_batch} tokens", "give a batch, and a larger one")
+        raise JobError(82, f"batches of {batch} and {large_batch} tokens", "give a batch, and a larger one")
     squared = (large_batch * large_squared_norm - batch * squared_norm) / (large_batch - batch)
     variance = (squared_norm - large_squared_norm) / (1 / batch - 1 / large_batch)
     if squared <= 0 or variance <= 0:
@@ -108,13 +108,13 @@ def noise_scale(batch: Tokens, squared_norm: float, large_batch: Tokens, large_s
 def critical_batch(tokens: TokenCount, batch: Tokens, noise_scale: TokenCount) -> CriticalBatch:
     """A run of `tokens` at `batch` tokens a step, where gradients have that noise scale (tokens).
 
-    The last step is charged whole. Raises JOB042. Source: McCandlish et al., "An Empirical Model of Large-Batch
+    The last step is charged whole. Raises JOB082. Source: McCandlish et al., "An Empirical Model of Large-Batch
     Training" (arXiv 1812.06162), section 2; chapter "Training systems", section 10.1.1. The noise scale is taken as
     constant; it differs by model and grows during training.
     """
     if not 1 <= batch <= tokens or noise_scale < 1:
         cause = f"{tokens} tokens in batches of {batch}, at a noise scale of {noise_scale} tokens"
-        raise JobError(42, cause, "give a noise scale of at least 1 token, and a batch of 1 to all tokens")
+        raise JobError(82, cause, "give a noise scale of at least 1 token, and a batch of 1 to all tokens")
     steps = divide_up(int(tokens), int(batch))
     fewest, least = least_steps(steps, batch, noise_scale), least_tokens(tokens, batch, noise_scale)
     return CriticalBatch(
@@ -145,18 +145,18 @@ def scaling(
 ) -> Scaling:
     """Both ways to use more devices than base_devices, which run `micro_batches` of one sequence each a step.
 
-    compute_s: of their step; the rest of it, exposed_comm_s and input_wait_s, does not shrink. Raises JOB042 (batch,
-    noise scale) and JOB043 (devices, times). Source: chapter "Training systems", section 10.1.1. Leaves out saves,
+    compute_s: of their step; the rest of it, exposed_comm_s and input_wait_s, does not shrink. Raises JOB082 (batch,
+    noise scale) and JOB083 (devices, times). Source: chapter "Training systems", section 10.1.1. Leaves out saves,
     failures and planned stops, and that smaller parts compute less efficiently.
     """
     if not devices or not all(1 <= count <= _MOST for count in (*devices, base_devices, micro_batches)):
         cause = f"{micro_batches} micro-batches on {base_devices} devices, then on {devices or 'none'}"
-        raise JobError(43, cause, f"give 1 to {_MOST} of each, and a number of devices to grow to")
+        raise JobError(83, cause, f"give 1 to {_MOST} of each, and a number of devices to grow to")
     batch, wait = sequence * micro_batches * base_devices, exposed_comm_s + input_wait_s
     critical = critical_batch(tokens, Tokens(batch), noise_scale)
     first_step = strong_step_s(compute_s, wait, 1)
     if first_step <= 0:
-        raise JobError(43, "a step of no time", "give a time above zero to compute_s")
+        raise JobError(83, "a step of no time", "give a time above zero to compute_s")
     rows: list[ScalingRow] = []
     for count in devices:
         times, grown = count / base_devices, sequence * micro_batches * count

@@ -85,10 +85,10 @@ def test_failures_of_small_jobs_are_not_those_of_large_ones_by_their_devices():
 @pytest.mark.parametrize(
     ("call", "code"),
     [
-        (lambda: asked(devices=1), "JOB040"),
-        (lambda: asked(compute_s=0.0), "JOB040"),
-        (lambda: asked(slow_steps=0), "JOB040"),
-        (lambda: slow_device((1.0, 2.0)), "JOB041"),
+        (lambda: asked(devices=1), "JOB080"),
+        (lambda: asked(compute_s=0.0), "JOB080"),
+        (lambda: asked(slow_steps=0), "JOB080"),
+        (lambda: slow_device((1.0, 2.0)), "JOB081"),
         (lambda: published_reliability("megascale", 0, 8), "JOB051"),
         (lambda: published_reliability("megascal", 8, 8), "SYS002"),
     ],
