@@ -70,7 +70,7 @@ class IntervalOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """The numbers that an interval is chosen by, each but the size a column of one row, so that they flow as columns do.
+    """The numbers that an interval is chosen by: columns of one row, but the size, which is exact.
 
     size_bytes, write_s: of one save.   stall_s, lag_s: as in `cost.overheads`.   least_s: the shortest interval that
     the writer keeps up with.   hardware_failures_per_s, spikes_per_s: they add up to failures_per_s.   recovery_s: the
