@@ -70,7 +70,7 @@ class IntervalOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """The numbers that an interval is chosen by, each a column of one row, so that they flow as columns do.
+    """The numbers that an interval is chosen by: columns of one row, but the size, which is exact.
 
     size_bytes, write_s: of one save.   stall_s, lag_s: as in `cost.overheads`.   least_s: the shortest interval that
     the writer keeps up with.   hardware_failures_per_s, spikes_per_s: they add up to failures_per_s.   recovery_s: the
@@ -107,7 +107,7 @@ def case_of(options: IntervalOptions, model: Model | None) -> Case:
         cause = f"saves of {held(size)} bytes at {options.write:g} bytes/s"
         raise CheckpointError(1, cause, "give both above zero, as in --size 112GB --write 7GB/s")
     _check_counts(options)
-    size_column, write_s = column(size), column(size) / column(options.write)
+    write_s = column(size) / column(options.write)
     copy, commit = column(options.copy), column(options.commit)
     asynchronous = options.mode == "async"
     hardware, spikes = _rates(options)
@@ -116,7 +116,7 @@ def case_of(options: IntervalOptions, model: Model | None) -> Case:
     stall, lag = (copy, write_s + commit) if asynchronous else (copy + write_s + commit, column(0.0))
     _check_ends(rate, stall + lag + restart)
     return Case(
-        size_bytes=size_column,
+        size_bytes=size,
         parts_bytes=parts,
         write_s=write_s,
         stall_s=stall,

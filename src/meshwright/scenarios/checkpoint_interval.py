@@ -81,11 +81,7 @@ def checkpoint_interval(options: IntervalOptions, model: Model | None = None) ->
         sources=() if model is None else sources_of(model, None),
         basis=_BASIS | {"simulated[]": f"{Basis.SIMULATED.value}: {options.runs} runs from seed {options.seed}"},
         body={
-            "size_bytes": cell(case.size_bytes, 0) if options.size is None else options.size,
-            "size_parts": case.parts_bytes and {f"{name}_bytes": size for name, size in case.parts_bytes.items()},
-            "save_s": cell(case.write_s, 0),
-            "stall_s": cell(case.stall_s, 0),
-            "lag_s": cell(case.lag_s, 0),
+            **_save(case),
             **_between_failures(options, case),
             "first_order": first,
             "retry": retry,
@@ -96,6 +92,18 @@ def checkpoint_interval(options: IntervalOptions, model: Model | None = None) ->
         },
         next_commands=_next(options, case, best_s),
     )
+
+
+def _save(case: Case) -> dict[str, Any]:
+    """One save: its bytes, those of a model by part, and its times."""
+    parts = case.parts_bytes
+    return {
+        "size_bytes": case.size_bytes,
+        "size_parts": None if parts is None else {f"{name}_bytes": size for name, size in parts.items()},
+        "save_s": cell(case.write_s, 0),
+        "stall_s": cell(case.stall_s, 0),
+        "lag_s": cell(case.lag_s, 0),
+    }
 
 
 def _between_failures(options: IntervalOptions, case: Case) -> dict[str, Any]:
@@ -157,7 +165,7 @@ def _warnings(
 def _next(options: IntervalOptions, case: Case, best_s: float) -> tuple[str, ...]:
     """The saves themselves at the best interval."""
     every = max(float(math.ceil(best_s)), 1.0)
-    size = int(held(case.size_bytes[0]))
+    size = int(held(case.size_bytes))
     words = f"--size {size}B --write {float(options.write):.17g}B/s --every {every:g}s --count 4 --clock training"
     held_for = f"--mode {options.mode} --copy {float(options.copy):.17g}s --commit {float(options.commit):.17g}s"
     return (f"meshwright checkpoint timeline {words} {held_for}",)

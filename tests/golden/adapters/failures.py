@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.scenarios._interval import IntervalOptions
-from meshwright.scenarios.checkpoint_interval import checkpoint_interval
+from meshwright.scenarios.checkpoint_interval import IntervalOptions, checkpoint_interval
 from meshwright.sweep.study import run_study
 from tests.golden.context import Row
 from tests.golden.registry import answers

@@ -54,6 +54,7 @@ def test_the_size_of_a_models_save_is_fourteen_bytes_a_parameter_named_by_part()
     """Chapter "Training systems", section 10.4.2: bf16 parameters, fp32 master and moments, no gradients."""
     found = body(replace(BASE, size=None), read_model("Qwen/Qwen3-8B"))
     assert found["size_bytes"] == SIZE
+    assert isinstance(found["size_bytes"], int)
     count = 8_190_735_360
     assert found["size_parts"] == {
         "parameters_bytes": 2 * count, "master_bytes": 4 * count, "optimizer_state_bytes": 8 * count,

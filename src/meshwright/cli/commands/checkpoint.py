@@ -11,8 +11,7 @@ from meshwright.base.parse import build
 from meshwright.cli.nouns import model_of
 from meshwright.cli.options import ModelChoice, Output, output_options
 from meshwright.cli.show import show
-from meshwright.scenarios._interval import IntervalOptions
-from meshwright.scenarios.checkpoint_interval import checkpoint_interval
+from meshwright.scenarios.checkpoint_interval import IntervalOptions, checkpoint_interval
 from meshwright.scenarios.checkpointing import SaveOptions, checkpoint_timeline
 
 
