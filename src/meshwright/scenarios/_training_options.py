@@ -34,8 +34,8 @@ class TrainOptions:
     restart: from a failure to the first step.   straggler_sigma: spread of a device's compute time over steps.
     spike_interval: between loss spikes, each of which goes back to the last save.   kernel: of attention.   loss:
     whether logits are stored.   shards: how zero cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of
-    every tensor in chunks rounded up (FSDP2).   price: of a device for an hour; power: of a box.   objective: what ranks.
-    keep: candidates shown.   layout: fixed fields, the rest is searched.
+    every tensor in chunks rounded up (FSDP2).   price: of a device for an hour.   objective: what
+    ranks.   keep: candidates shown.   layout: fixed fields, the rest is searched.
     """
 
     objective: TrainObjective = "date"
