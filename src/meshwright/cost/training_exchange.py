@@ -7,7 +7,7 @@ with the other groups of the same boxes: with as many NICs as devices a box-wide
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from meshwright.workload.training_messages import TrainingMessage
 
 Nic: TypeAlias = Literal["own", "shared"]
-_NEARLY_ALL: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,16 +107,10 @@ def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exch
             beside = work.attention_s[:, place]
             passes = (maximum(seconds - beside, 0.0), maximum(seconds * 2 - beside * 2, 0.0))
         else:
-            again = _share_again(work, place)
+            again = work.again_fraction[:, place]
             passes = (seconds * message.forward, seconds * (message.backward + message.forward * again))
         forward, backward = _added(forward, place, passes[0]), _added(backward, place, passes[1])
     return LayerExchange(forward_s=forward, backward_s=backward)
-
-
-def _share_again(work: TrainingWork, place: int) -> Any:
-    """1 where a policy runs nearly the whole layer again, and so its exchanges."""
-    flops: Any = maximum(work.forward_flops[:, place], 1.0)
-    return where(work.repeated_flops[:, place] / flops > _NEARLY_ALL, 1.0, 0.0)
 
 
 def _message_s(  # noqa: PLR0917 - the nouns and a message
