@@ -114,6 +114,8 @@ def test_every_schedule_is_asked_and_names_may_be_listed():
         ({"saved": "1e30GB"}, "SCH006"),
         ({"forward": "10ms,10ms"}, "SCH007"),
         ({"send": "1ms,1ms"}, "SCH007"),
+        ({"stages": 2, "send": "1ms,1ms"}, "SCH007"),
+        ({"stages": 1, "send_back": "1ms,1ms"}, "SCH007"),
         ({"forward": "0s", "backward": "0s"}, "SCH009"),
         ({"schedule": "gone"}, "SCH003"),
         ({"layers": 3, "schedule": "one_f_one_b"}, "SCH005"),
@@ -138,6 +140,7 @@ def test_figures_a_stage_and_links_a_boundary_are_taken_one_by_one():
     assert wrap["one_f_one_b"].total_s == 0.347
     assert wrap["interleaved"].total_s > 0.5
     assert rows(send="1ms,1ms,1ms")["interleaved"].total_s == rows()["interleaved"].total_s
+    assert rows(send="1ms,9ms,1ms")["interleaved"].total_s == rows(send="1ms,9ms,1ms,9ms")["interleaved"].total_s
 
 
 def test_gradients_may_travel_slower_than_activations():
@@ -188,6 +191,45 @@ def test_an_order_a_formula_and_blocks_are_told():
     with pytest.raises(ScheduleError):
         rank_order("one_f_one_b", 2, 2, 1, 2)
     assert [block.layers for block in layer_blocks(36, 4, 2).blocks] == [5, 5, 5, 5, 4, 4, 4, 4]
+
+
+WORK = {"forward_s": 0.01, "backward_s": 0.02, "weight_s": 0.01, "cell_s": 0.03}
+MANY = 100_000
+
+
+@pytest.mark.parametrize(
+    ("ask", "code"),
+    [
+        (lambda: schedule_bubble(name="dualpipe_published", stages=3, virtual_stages=1, **WORK), "SCH004"),
+        (lambda: schedule_bubble(name="dualpipe_published", stages=1, virtual_stages=1, **WORK), "SCH004"),
+        (lambda: schedule_bubble(name="fill_drain", stages=0, virtual_stages=1, **WORK), "SCH010"),
+        (lambda: schedule_bubble(name="fill_drain", stages=2, virtual_stages=1, **WORK | {"weight_s": 1.0}), "SCH012"),
+        (lambda: layer_blocks(10 * MANY, MANY, 2), "SCH010"),
+        (lambda: rank_order("fill_drain", MANY, MANY, 1, 0), "SCH006"),
+        (lambda: rank_order("interleaved", 10, 10, MANY, 0), "SCH006"),
+        (lambda: stage_line(MANY, "1ms", MANY), "SCH006"),
+    ],
+)
+def test_parts_of_a_schedule_that_cannot_be_are_refused_before_they_are_built(ask, code):
+    with pytest.raises(ScheduleError) as caught:
+        ask()
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULES.names() if name != "dualpipe_declared"])
+@pytest.mark.parametrize("stages", [2, 4, 6])
+def test_a_formula_is_told_for_every_number_of_stages_that_its_schedule_takes(name, stages):
+    assert schedule_bubble(name=name, stages=stages, virtual_stages=3, **WORK)["bubble_s"] >= 0
+
+
+def test_a_refusal_names_the_counts_that_can_be_given():
+    with pytest.raises(ScheduleError) as caught:
+        schedule(replace(STEP, stages=1, send="1ms,1ms"))
+    assert caught.value.fix == "give 1 of them, separated by commas"
+    with pytest.raises(ScheduleError) as caught:
+        schedule(replace(STEP, virtual_stages=MANY))
+    assert "100000 virtual stages" in caught.value.cause
+    assert "4 stages of 3 layers" in schedule(replace(STEP, layers=3)).verdict.text
 
 
 def test_a_slow_stage_fills_the_buffers_before_it_and_stalls_the_stages_before():
