@@ -1,7 +1,8 @@
 """A timeline goes in; a Perfetto trace comes out (TrackEvent protobuf): one track a resource, one slice a run.
 
-Open it at ui.perfetto.dev. Times are nanoseconds, rounded, a run that rounds to none an instant; a slice has its kind as category, and what let it start as
-an annotation. Needs the package `perfetto` (extra `trace`) for its protobuf classes only.
+Open it at ui.perfetto.dev. Times are nanoseconds, rounded, and a run that rounds to none is an instant; a slice has its
+kind as category, and what let it start as an annotation. Needs the package `perfetto` (extra `trace`) for its protobuf
+classes only.
 """
 
 from __future__ import annotations

@@ -113,8 +113,7 @@ def slot_times(options: ScheduleOptions, slot: SlotName) -> SlotTimes:
 
 
 def rank_order(name: str, stages: int, micro_batches: int, virtual_stages: int, rank: int) -> RankOrder:
-    """The slot orders of a rank, one for each that shares its stream. Raises SCH001, SCH003, SCH004, SCH006, SCH010.
-    """
+    """The slot orders of a rank, one for each that shares its stream. Raises SCH001, SCH003, SCH004, SCH006, SCH010."""
     shape = Shape(
         stages=_counted("stages", stages),
         micro_batches=_counted("micro_batches", micro_batches),

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 
 from meshwright.base.errors import CheckpointError, CollectiveError
+from meshwright.base.result import as_json
 from meshwright.base.units import Bytes, Seconds
 from meshwright.scenarios.buckets import bucket, bucket_sizes
 from meshwright.scenarios.checkpointing import SaveOptions, checkpoint_timeline, save_call, save_rates
@@ -122,6 +123,7 @@ def test_channels_are_tuned_on_the_path_that_was_chosen_before():
 def test_a_kill_at_the_moment_of_the_commit_finds_the_save():
     moments = (Seconds(0.25), Seconds(0.5))
     assert save_call(*moments, moments[1]).recovers_to == "this save"
+    assert save_call(moments[1], moments[1], moments[1]).recovers_to == "this save"
     assert save_call(*moments, Seconds(0.499)).recovers_to == "the save before"
 
 
@@ -156,6 +158,11 @@ def test_a_synchronous_save_needs_no_buffer_and_one_buffer_lets_no_copy_start_du
     assert checkpoint_timeline(saves).body["least_interval_s"] == 16
     one = SaveOptions(size=16, write=1.0, every=20.0, count=3, copy=1.0, staging=1)
     assert checkpoint_timeline(one).body["least_interval_s"] == 17
+
+
+def test_a_synchronous_save_is_late_and_never_dropped():
+    sync = SaveOptions(size=16, write=1.0, every=10.0, count=3, mode="sync", staging=1, when_full="drop")
+    assert [save["captured_s"] for save in as_json(checkpoint_timeline(sync))["saves"]] == [10, 26, 42]
 
 
 def test_a_buffer_that_is_free_at_the_moment_of_a_capture_holds_it():

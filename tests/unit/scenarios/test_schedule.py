@@ -88,6 +88,18 @@ def test_fractions_follow_from_the_times():
     assert rows()["fill_drain"].over_fastest == pytest.approx(337 / 258 - 1)
 
 
+def test_saved_sets_are_counted_in_whole_stages_and_messages_a_boundary():
+    found = rows()
+    assert {name: found[name].activation_sets for name in ("one_f_one_b", "interleaved", "dualpipe_v")} == {
+        "one_f_one_b": 4,
+        "interleaved": 5.5,
+        "dualpipe_v": 4.5,
+    }
+    assert [found[name].messages for name in ("one_f_one_b", "interleaved")] == [24, 56]
+    assert [found[name].extra_crossings for name in ("one_f_one_b", "interleaved")] == [0, 4]
+    assert rank_order("interleaved", 4, 8, 2, 0).activation_sets == 5.5
+
+
 def test_uneven_stages_count_as_lost_against_an_even_share():
     row = rows(layers=5)["one_f_one_b"]
     assert row.bubble_over_ideal >= 2 * 4 / 5 - 1
@@ -176,6 +188,10 @@ def test_a_timeline_is_handed_out_whole():
 def test_one_slot_is_told_with_what_it_waited_for():
     found = slot_times(replace(STEP, schedule="one_f_one_b"), SlotName(kind="forward", virtual_stage=3, micro_batch=3))
     assert (found.rank, found.arrival_s, found.start_s, found.gap_s) == (3, 0.095, 0.095, 0.002)
+    next_one = slot_times(
+        replace(STEP, schedule="one_f_one_b"), SlotName(kind="forward", virtual_stage=0, micro_batch=2)
+    )
+    assert (next_one.start_s, next_one.gap_s, next_one.arrival_s) == (0.01, 0.0, None)
     with pytest.raises(ScheduleError) as caught:
         slot_times(replace(STEP, schedule="fill_drain"), SlotName(kind="forward", virtual_stage=3, micro_batch=9))
     assert caught.value.code == "SCH010"
@@ -237,6 +253,7 @@ def test_a_slow_stage_fills_the_buffers_before_it_and_stalls_the_stages_before()
     free = stage_line(4, "1ms,1ms,2ms,1ms", 16)
     assert free.finish_s[:3] == (0.005, 0.007, 0.009)
     assert free.interval_s == 0.002
+    assert free.utilization == pytest.approx(16 * 5 / (4 * 35))
     assert free.most_waiting[2] == 8
     assert free.stalled_s == (0.0,) * 4
     tight = stage_line(4, "1ms,1ms,2ms,1ms", 16, buffers=2)
