@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from meshwright.base.errors import FileError
+from meshwright.output import svg
 from meshwright.output.svg import as_svg
 from meshwright.sim.engine import Edges, Problem, Resource, simulate
 from meshwright.sim.timeline import timeline
@@ -110,16 +111,36 @@ def test_more_nanoseconds_than_a_trace_can_count_are_refused_and_can_still_be_dr
     assert "<g class" in as_svg(alone(1e10), "one")
 
 
-def alone(duration_s):
-    """One task on one resource."""
+def test_runs_that_follow_each_other_on_one_resource_are_one_track():
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+
+    from meshwright.output.traces import as_perfetto
+
+    trace = protos.Trace()
+    trace.ParseFromString(as_perfetto(alone(1.0, 2.0, 1.0), "three"))
+    events = [packet.track_event for packet in trace.packet if packet.HasField("track_event")]
+    assert [event.type for event in events] == [1, 2, 1, 2, 1, 2]
+    assert len({event.track_uuid for event in events}) == 1
+
+
+def test_of_too_many_runs_the_longest_are_drawn_and_the_picture_says_how_many_are_not(monkeypatch):
+    monkeypatch.setattr(svg, "MOST_BOXES", 2)
+    root = ET.fromstring(as_svg(alone(3.0, 1.0, 2.0), "three"))  # noqa: S314 - our own text
+    assert [box.findtext("{*}title").partition(":")[0] for box in root.findall("{*}g")] == ["task 0", "task 2"]
+    assert root.findtext("{*}title").endswith("(1 shorter runs are not drawn)")
+
+
+def alone(*duration_s):
+    """Tasks on one resource, one after the other."""
     none = np.zeros(0, np.int64)
+    count = len(duration_s)
     problem = Problem(
-        duration=np.array([duration_s]),
-        resource=np.zeros(1, np.int64),
+        duration=np.array(duration_s),
+        resource=np.zeros(count, np.int64),
         edges=Edges(before=none, after=none, at_start=none.astype(np.bool_)),
         resources=(Resource(name="stream"),),
-        tie=np.zeros(1, np.int64),
-        release=np.zeros(1),
+        tie=np.arange(count),
+        release=np.zeros(count),
     )
     times = simulate(problem)
-    return timeline(problem, times, kind=np.zeros(1, np.int64), kinds=("work",), label="task {}".format, tick_s=1.0)
+    return timeline(problem, times, kind=np.zeros(count, np.int64), kinds=("work",), label="task {}".format, tick_s=1.0)

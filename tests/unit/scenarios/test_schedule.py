@@ -181,6 +181,12 @@ def test_a_timeline_is_drawn_a_rank_a_row():
     assert set("".join(both["ranks"])) >= set("FBWfbw")
 
 
+def test_a_rank_that_waits_between_and_behind_its_slots_is_drawn_with_dots():
+    """A forward of 10 ms on each rank, then a backward of 20 ms on each: rank 0 waits for the 30 ms in between."""
+    one = schedule(ScheduleOptions(stages=2, micro_batches=1, forward="10ms", backward="20ms", schedule="fill_drain"))
+    assert one.body["timeline"]["ranks"] == ["F" * 16 + "." * 48 + "B" * 32, "." * 16 + "F" * 16 + "B" * 32 + "." * 32]
+
+
 def test_a_timeline_is_handed_out_whole():
     assert simulated("one_f_one_b", STEP).total_s == 0.347
 
