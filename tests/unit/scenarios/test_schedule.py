@@ -270,6 +270,11 @@ def test_a_slow_stage_fills_the_buffers_before_it_and_stalls_the_stages_before()
     assert tight.stalled_s[2] == 0
 
 
+def test_with_bounded_buffers_a_forward_starts_once_the_output_before_it_leaves_not_once_it_arrives():
+    """Two stages of 1 s, messages of 2 s on one wire: outputs leave at 1, 3, 5, 7 s."""
+    assert stage_line(2, "1s", 4, "2s", buffers=5).finish_s == (4.0, 6.0, 8.0, 10.0)
+
+
 def test_the_critical_path_adds_up_to_the_step_of_the_chosen_schedule():
     body = schedule(STEP).body
     chosen = next(row for row in body["schedules"] if row.schedule == body["chosen"])

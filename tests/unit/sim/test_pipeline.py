@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from meshwright.base.errors import ScheduleError
@@ -129,6 +130,18 @@ def test_wires_of_two_directions_do_not_wait_for_each_other_and_one_is_first_com
         if rank == 1 and kind == 0
     ]
     assert starts == [0.04, 0.07, 0.1, 0.13]
+
+
+@pytest.mark.parametrize("slow", range(10, 50, 10))
+def test_messages_of_both_kinds_leave_on_a_slow_wire_in_the_order_in_which_they_come(slow):
+    """Two ranks, two virtual stages each: activations of the way round share a wire with gradients."""
+    slots = read_schedule("interleaved").slots(Shape(stages=2, micro_batches=12, virtual_stages=2))
+    found = run_pipeline(slots, replace(times(4, stages=2), send=(slow * MS,) * 2, send_back=(12 * MS,) * 2))
+    sends = np.flatnonzero(found.peer >= 0)
+    for wire in np.unique(found.problem.resource[sends]):
+        rows = sends[found.problem.resource[sends] == wire]
+        rows = rows[np.argsort(found.start[rows], kind="stable")]
+        assert (np.diff(found.end[found.source[rows]]) >= 0).all()
 
 
 def test_times_that_do_not_fit_whole_ticks_are_seconds():
