@@ -154,6 +154,14 @@ def test_times_that_do_not_fit_whole_ticks_are_seconds():
     assert found.total_s == pytest.approx(near.total_s)
 
 
+def test_ticks_of_which_one_task_fits_and_the_step_does_not_are_seconds():
+    slots = read_schedule("fill_drain").slots(Shape(stages=2, micro_batches=4))
+    long = replace(times(2, stages=2), forward=(Fraction(3),) * 2, update=Fraction(1, 10**18))
+    found = run_pipeline(slots, long)
+    assert found.start.dtype.kind == "f"
+    assert found.total_s == pytest.approx(5 * 3 + 5 * 0.02 + 2 * 0.001)
+
+
 def test_slots_that_wait_for_each_other_are_refused():
     slots = read_schedule("interleaved").slots(Shape(stages=2, micro_batches=4, virtual_stages=2))
     backwards = replace(slots, kind=slots.kind[::-1].copy(), virtual_stage=slots.virtual_stage[::-1].copy())
