@@ -8,7 +8,7 @@ from meshwright.base.result import Candidate, Excluded
 from meshwright.base.traced import cell
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.model_flops import model_flops
-from meshwright.job.train import step_tokens
+from meshwright.job.train import step_progress, step_tokens
 from meshwright.layout.layout import fields_of
 from meshwright.layout.rules import first_broken
 from meshwright.scenarios._training_table import capacity_bytes
@@ -81,6 +81,8 @@ def _measures(  # noqa: PLR0917 - the nouns, and which
     useful = cell(table.useful_s, row)
     busy = useful * (1 + cell(table.overhead, row))
     calendar = cell(table.finish_s, row)
+    price = system.price if options.price is None else options.price
+    useful_share = step_progress(job) / step_tokens(job.global_batch, job.sequence)
     return {
         "step": {
             "compute_s": cell(step.compute_s, row),
@@ -104,11 +106,11 @@ def _measures(  # noqa: PLR0917 - the nouns, and which
         "finish_s": calendar,
         "gpu_hours": busy * devices / HOUR_S,
         "gpu_hours_with_stops": calendar * devices / HOUR_S,
-        "cost": None if options.price is None else calendar * devices / HOUR_S * options.price,
+        "cost": None if price is None else calendar * devices / HOUR_S * price,
         "energy_j": None if system.node_power is None else calendar * system.node_power * system.nodes,
-        "mfu": model_flops(model, job.sequence) * job.global_batch / (total * peak),
+        "mfu": model_flops(model, job.sequence) * job.global_batch * useful_share / (total * peak),
         "hfu": cell(step.hardware_flops, row) * ranks / (total * peak),
-        "tokens_per_s_per_gpu": step_tokens(job.global_batch, job.sequence) / (total * devices),
+        "tokens_per_s_per_gpu": step_progress(job) / (total * devices),
         "peak_rank": int(table.ledger.stage[row]),
     }
 

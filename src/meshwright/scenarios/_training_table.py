@@ -9,7 +9,9 @@ import numpy as np
 
 from meshwright.base.numbers import maximum
 from meshwright.base.traced import named, values
-from meshwright.cost.overheads import devices_failures_per_s, finish_s, overhead_fraction
+from meshwright.cost import input_pipeline
+from meshwright.cost.kept import saved_parts
+from meshwright.cost.overheads import finish_s
 from meshwright.cost.pipelines import pipelines
 from meshwright.cost.stragglers import straggler_s
 from meshwright.cost.training import estimate_training
@@ -18,6 +20,7 @@ from meshwright.cost.training_memory import training_ledger
 from meshwright.cost.training_state import state_columns
 from meshwright.job.train import steps_of
 from meshwright.layout.layouts import Layouts
+from meshwright.scenarios._training_overheads import first_order, hardware_failures_per_s, saving_of
 from meshwright.scenarios._training_space import micro_batches
 
 if TYPE_CHECKING:
@@ -70,9 +73,9 @@ def training_table(
     step = estimate_training(model, system, job, layouts, options.assumptions, maximum(count, 1), lines, state)
     straggler = _straggler_s(system, options, step)
     before = step.total_s + straggler
-    wait = _input_wait_s(job, options, before)
+    wait = input_wait_s(job, options, before)
     whole = named(before + wait, "step_s")
-    overhead = _overhead(model, system, job, options)
+    overhead = first_order(saving_of(model, system, job, options))
     useful = named(whole * steps_of(job), "useful_s")
     finish = named(finish_s(steps_of(job), whole, overhead, job.reserve), "finish_s")
     fits = values(ledger.total) <= capacity_bytes(system, options)
@@ -99,8 +102,7 @@ def capacity_bytes(system: System, options: TrainOptions) -> int:
 
 def save_bytes(model: Model, job: TrainJob) -> int:
     """Bytes of a save: parameters and what the optimizer keeps, no gradients. Source: chapter, section 10.4.2."""
-    held = whole_state(model, job)
-    return held["parameters"] + held["optimizer_state"]
+    return sum(saved_parts(model, job.recipe).values())
 
 
 def whole_state(model: Model, job: TrainJob) -> dict[str, int]:
@@ -114,23 +116,14 @@ def whole_state(model: Model, job: TrainJob) -> dict[str, int]:
 
 
 def failures_per_s(system: System, options: TrainOptions) -> float:
-    """Failures of the job: of its devices, and its loss spikes."""
+    """Failures of the job: of its hardware, and its loss spikes."""
     spikes = 0.0 if options.spike_interval is None else 1.0 / options.spike_interval
-    if options.job_mtbf is not None:
-        return 1.0 / options.job_mtbf + spikes
-    if options.card_mtbf is None:
-        return spikes
-    return devices_failures_per_s(system.devices, options.card_mtbf, spikes)
+    return hardware_failures_per_s(system, options) + spikes
 
 
 def save_s(model: Model, job: TrainJob, options: TrainOptions) -> float:
-    """How long a save holds training; nothing where no rate is given."""
+    """How long a save is written; nothing where no rate is given."""
     return 0.0 if options.storage_write is None else save_bytes(model, job) / options.storage_write
-
-
-def _overhead(model: Model, system: System, job: TrainJob, options: TrainOptions) -> Any:
-    rate = failures_per_s(system, options)
-    return overhead_fraction(options.checkpoint_interval, save_s(model, job, options), 0.0, rate, options.restart)
 
 
 def _straggler_s(system: System, options: TrainOptions, step: TrainingStep) -> Floats:
@@ -139,8 +132,8 @@ def _straggler_s(system: System, options: TrainOptions, step: TrainingStep) -> F
     return straggler_s(step.compute_s, options.straggler_sigma, system.devices)
 
 
-def _input_wait_s(job: TrainJob, options: TrainOptions, step_s: Floats) -> Floats:
+def input_wait_s(job: TrainJob, options: TrainOptions, step_s: Floats) -> Floats:
     """As stated, or what preparing the next batch takes longer than the step."""
     if options.prep_workers is not None and options.prep_rate is not None:
-        return maximum(job.global_batch / (options.prep_workers * options.prep_rate) - step_s, 0.0)
+        return input_pipeline.input_wait_s(step_s, job.global_batch, options.prep_workers, options.prep_rate)
     return step_s * 0.0 + (options.input_wait or 0.0)

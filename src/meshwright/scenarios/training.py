@@ -13,8 +13,9 @@ from meshwright.base.errors import LayoutError
 from meshwright.base.result import Basis, Candidate, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.training import NOT_MODELLED
-from meshwright.job.train import checked_training, step_tokens, steps_of
+from meshwright.job.train import checked_training, step_progress, step_tokens, steps_of
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
+from meshwright.scenarios._training_around import surroundings, warnings_around
 from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import search_training
@@ -50,6 +51,7 @@ def plan_train(
         cause = f"no layout of {system.devices} devices takes {job.global_batch} sequences a step"
         raise LayoutError(32, cause, "give a --global-batch that the copies divide, or leave fields out of --layout")
     best = next((item for item in found if item.fits), None)
+    body = _body(model, system, job, options, seen, best or found[0])
     return Result(
         command="plan train",
         verdict=_verdict(model, system, job, options, found, best),
@@ -63,26 +65,29 @@ def plan_train(
         defaulted=model.defaulted,
         best=best,
         candidates=found,
-        warnings=(*position_warning(model, job.sequence), *_warnings(seen)),
+        warnings=(*position_warning(model, job.sequence), *_warnings(seen), *warnings_around(options, body)),
         notes=model.notes,
         not_modelled=(*NOT_MODELLED, *training_messages.NOT_MODELLED, *LEFT_OUT),
         sources=sources_of(model, system),
         basis=_BASIS,
-        body=_body(model, system, job, options, seen, best or found[0]),
+        body=body,
     )
 
 
 def _body(  # noqa: PLR0917 - the nouns and what was found
     model: Model, system: System, job: TrainJob, options: TrainOptions, seen: Seen, shown: Candidate
 ) -> dict[str, Any]:
+    limits = None if job.deadline is None else _limits(job, options, shown)
     return {
         "steps": steps_of(job),
-        "step_tokens": step_tokens(job.global_batch, job.sequence),
+        "step_tokens": step_progress(job),
+        "executed_step_tokens": step_tokens(job.global_batch, job.sequence),
         "searched": seen,
         "save_bytes": save_bytes(model, job),
         "save_s": save_s(model, job, options),
         "failures_per_s": failures_per_s(system, options),
-        "limits": None if job.deadline is None else _limits(job, options, shown),
+        "limits": limits,
+        **surroundings(model, system, job, options, shown, None if limits is None else limits["slack_s"]),
     }
 
 
