@@ -35,14 +35,14 @@ _COMPARED: Final = (Seconds(300.0), Seconds(900.0), Seconds(1800.0))
 class IntervalOptions:
     """What a save is, what fails, and the run that both belong to.
 
-    size: of one save, None when a model's is meant, under recipe.   write: what the storage takes, all writers together.   devices:
-    of the job.   job_mtbf: between failures of the whole job's hardware; or card_mtbf of one device, with
-    common_mode_mtbf of each thing that stops all of them (counted once).   spike_interval: between loss spikes of the
-    job, which roll back as a failure does.   restart: from a failure until training runs again.   mode, copy, commit: a
-    save holds training from its copy to its commit (sync), or for its copy only (async).   recovery: failures may hit a
-    restart (exposed) or not (safe).   intervals: to be compared.   within: of the best overhead, in points, what counts
-    as flat.   work: useful training time of the run.   reserve: planned stops within it.   runs, seed: of the
-    simulation; 0 runs for none.
+    size: of one save, None when a model's is meant, under recipe.   write: what the storage takes, all writers
+    together.   devices: of the job.   job_mtbf: between failures of the whole job's hardware; or card_mtbf of one
+    device, with common_mode_mtbf of each thing that stops all of them (counted once).   spike_interval: between
+    loss spikes of the job, which roll back as a failure does.   restart: from a failure until training runs again.
+    mode, copy, commit: a save holds training from its copy to its commit (sync), or for its copy only (async).
+    recovery: failures may hit a restart (exposed) or not (safe).   intervals: to be compared.   within: of the best
+    overhead, in points, what counts as flat.   work: useful training time of the run.   reserve: planned stops
+    within it.   runs, seed: of the simulation; 0 runs for none.
     """
 
     write: BytesPerSecond

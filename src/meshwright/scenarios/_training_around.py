@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.units import Seconds, Tokens
 from meshwright.job.train import step_progress
+from meshwright.scenarios._training_host import offload_told
 from meshwright.scenarios._training_overheads import overhead_warnings, overheads_of, saving_of
 from meshwright.scenarios.input_pipeline import InputWait, input_wait
 from meshwright.scenarios.scaling import CriticalBatch, Scaling, critical_batch, scaled
@@ -41,12 +42,13 @@ class GrownPlan:
 def surroundings(  # noqa: PLR0917 - the nouns, and which
     model: Model, system: System, job: TrainJob, options: TrainOptions, shown: Candidate, slack_s: float | None
 ) -> dict[str, Any]:
-    """The blocks of the answer: overheads, stragglers, input, scaling."""
+    """The blocks of the answer: overheads, stragglers, input, scaling, offload."""
     return {
         "overheads": overheads_of(job, options, saving_of(model, system, job, options), shown),
         "stragglers": slow_devices(system, options, shown, slack_s),
         "input": input_supply(job, options, shown),
         "scaling": grown(system, job, shown),
+        "offload": offload_told(system, job, shown),
     }
 
 
@@ -55,9 +57,7 @@ def warnings_around(options: TrainOptions, blocks: Mapping[str, Any]) -> tuple[s
     return overhead_warnings(options, blocks["overheads"])
 
 
-def slow_devices(
-    system: System, options: TrainOptions, shown: Candidate, slack_s: float | None
-) -> Stragglers | None:
+def slow_devices(system: System, options: TrainOptions, shown: Candidate, slack_s: float | None) -> Stragglers | None:
     """Wait, redistribute, exclude; None where devices do not vary or there is one. slack_s: what a step may lose."""
     step = shown.measures["step"]
     if not options.straggler_sigma or system.devices < _FEWEST:

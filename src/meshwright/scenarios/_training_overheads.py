@@ -135,7 +135,9 @@ def saving_of(model: Model, system: System, job: TrainJob, options: TrainOptions
     expected = saving.failures_per_s * (saving.interval_s + saving.stall_s + saving.restart_s)
     if expected > MOST_EXPECTED:
         cause = f"a failure every {show_seconds(1 / saving.failures_per_s)}: no interval is ever saved"
-        raise JobError(23, cause, "give a shorter --checkpoint-interval or --restart, or a longer time between failures")
+        raise JobError(
+            23, cause, "give a shorter --checkpoint-interval or --restart, or a longer time between failures"
+        )
     return saving
 
 

@@ -11,6 +11,7 @@ from meshwright.cost.model_flops import model_flops
 from meshwright.job.train import step_progress, step_tokens
 from meshwright.layout.layout import fields_of
 from meshwright.layout.rules import first_broken
+from meshwright.scenarios._training_host import host_capacity_bytes, host_full
 from meshwright.scenarios._training_table import capacity_bytes
 from meshwright.workload.slots import Shape, read_schedule
 
@@ -44,7 +45,7 @@ def _candidate(  # noqa: PLR0917 - the nouns, and which
     refused = _refused(model, system, job, layout, table, row)
     late = not bool(table.on_time[row])
     fits = refused is None and bool(table.fits[row])
-    excluded = refused or (None if fits else _too_large(memory))
+    excluded = refused or (None if fits else _too_large(system, memory))
     if excluded is None and late:
         excluded = _late(job, measures)
     return Candidate(
@@ -67,6 +68,8 @@ def _memory(system: System, options: TrainOptions, table: TrainingTable, row: in
     found["computed_bytes"] = cell(ledger.computed, row)
     found["per_rank_bytes"] = cell(ledger.total, row)
     found["capacity_bytes"] = capacity_bytes(system, options)
+    found["host_bytes"] = cell(table.host_bytes, row)
+    found["host_capacity_bytes"] = host_capacity_bytes(system)
     found["fullest_stage"] = int(ledger.stage[row])
     return found
 
@@ -90,6 +93,7 @@ def _measures(  # noqa: PLR0917 - the nouns, and which
             "bubble_s": cell(step.bubble_s, row),
             "update_s": cell(step.update_s, row),
             "straggler_s": cell(table.straggler_s, row),
+            "offload_wait_s": cell(table.offload_wait_s, row),
             "input_wait_s": cell(table.input_wait_s, row),
             "total_s": total,
         },
@@ -139,8 +143,12 @@ def _refused(  # noqa: PLR0917 - the nouns, and which
     return None
 
 
-def _too_large(memory: Mapping[str, Any]) -> Excluded:
+def _too_large(system: System, memory: Mapping[str, Any]) -> Excluded:
     over = memory["per_rank_bytes"] - memory["capacity_bytes"]
+    if over <= 0:
+        return Excluded(
+            code="LAY034", reason=host_full(system, memory["host_bytes"]), nearest=None, limit="host_memory"
+        )
     reason = (
         f"needs {show_bytes(memory['per_rank_bytes'])} a device, "
         f"{show_bytes(over)} more than its {show_bytes(memory['capacity_bytes'])}"

@@ -6,7 +6,7 @@ objective, then without offload before with, without recompute before with, then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +15,9 @@ import numpy as np
 from meshwright.base.traced import values
 from meshwright.layout.layouts import Layouts
 from meshwright.layout.rules import keeps_all
+from meshwright.scenarios._training_host import offloaded
 from meshwright.scenarios._training_space import chunks
-from meshwright.scenarios._training_table import TrainingTable, training_table
+from meshwright.scenarios._training_table import TrainingTable, capacity_bytes, training_table
 from meshwright.search.rank import TIE, order
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
     seen = Seen(looked_at=0, fitting=0, on_time=0, complete=True)
     done = 0
     try:
-        for layouts in chunks(space, model, job):
-            table = training_table(model, system, job, options, layouts)
+        for table, fresh in _tables(model, system, job, options, space):
+            layouts = table.layouts
             kept = keeps_all(model, layouts)
             own = layouts.take(_first(table, kept, options.keep))
             best = own if best is None else _joined(best, own)
@@ -68,7 +69,7 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
                 fitting=seen.fitting + int((table.fits & kept).sum()),
                 on_time=seen.on_time + int((table.fits & table.on_time & kept).sum()),
             )
-            done += len(layouts)
+            done += len(layouts) if fresh else 0
             if progress is not None:
                 progress(done, space.size)
     except KeyboardInterrupt:
@@ -78,6 +79,17 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
     else:
         best = _ranked(model, system, job, options, best)
     return training_table(model, system, job, options, best), seen
+
+
+def _tables(
+    model: Model, system: System, job: TrainJob, options: TrainOptions, space: Space
+) -> Iterator[tuple[TrainingTable, bool]]:
+    """The space table after table (and True), each followed by its rows that do not fit, offloaded (and False)."""
+    for layouts in chunks(space, model, job):
+        table = training_table(model, system, job, options, layouts)
+        yield table, True
+        for more in offloaded(system, space.fixed, table, capacity_bytes(system, options)):
+            yield training_table(model, system, job, options, more), False
 
 
 def grades(table: TrainingTable) -> Ints:

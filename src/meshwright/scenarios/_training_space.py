@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.errors import LayoutError
+from meshwright.cost.training_offload import OFFLOADS
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.rules import keeps_all
 from meshwright.model.feed_forwards import Experts
+from meshwright.scenarios._training_host import check_offload
 from meshwright.search.candidates import divisors
 from meshwright.workload.slots import SCHEDULES, Shape, read_schedule
 
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 MESH: Final = ("tp", "cp", "pp", "dp_shard", "dp_replicate", "ep", "etp")
 CHOICES: Final = ("sp", "zero", "micro_batch", "schedule", "virtual_stages", "recompute", "offload")
 POLICIES: Final = ("none", "attention", "selective", "full", "every_2", "uniform_2", "uniform_4")
-OFFLOADS: Final = ("none",)
 ROWS: Final = 65_536
 _NO_FIELD: Final = frozenset({"attention", "replicas"})
 
@@ -65,11 +66,15 @@ class _KindOfMesh:
 
 
 def training_space(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any]) -> Space:
-    """The space under the fixed fields. Raises LAY012 (a field no training layout has) and LAY002 (devices)."""
+    """The space under the fixed fields; the search adds offloads to layouts that do not fit without.
+
+    Raises LAY012 (a field no training layout has), LAY002 (devices), LAY035 and JOB024 (offload).
+    """
     foreign = [name for name in fixed if name in _NO_FIELD and fixed[name] != _default(name)]
     if foreign:
         cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan train has one replica, with data-parallel attention"
         raise LayoutError(12, cause, f"leave {foreign[0]} out")
+    check_offload(system, fixed)
     meshes = _meshes(model, system, job, fixed)
     return Space(meshes=meshes, choices=_choices(model, job, meshes, fixed), fixed=fixed)
 
@@ -190,7 +195,7 @@ def _choices(model: Model, job: TrainJob, meshes: Layouts, fixed: Mapping[str, A
     piped = bool((meshes.degree("pp") > 1).any())
     schedules = _schedules(model, meshes, fixed) if piped else [(None, 1)]
     axes: dict[str, Sequence[Any]] = {
-        "offload": OFFLOADS,
+        "offload": OFFLOADS[:1],
         "recompute": POLICIES,
         "sp": [False, True],
         "zero": [0, 1, 2, 3],

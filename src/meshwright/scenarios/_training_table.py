@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +17,11 @@ from meshwright.cost.stragglers import straggler_s
 from meshwright.cost.training import estimate_training
 from meshwright.cost.training_activations import activation_columns
 from meshwright.cost.training_memory import training_ledger
+from meshwright.cost.training_offload import gradient_cast, moved_columns, offload_wait_s
 from meshwright.cost.training_state import state_columns
 from meshwright.job.train import steps_of
 from meshwright.layout.layouts import Layouts
+from meshwright.scenarios._training_host import host_holds, host_path
 from meshwright.scenarios._training_overheads import first_order, hardware_failures_per_s, saving_of
 from meshwright.scenarios._training_space import micro_batches
 
@@ -37,9 +39,10 @@ if TYPE_CHECKING:
 class TrainingTable:
     """Columns, one row a layout.
 
-    count: micro-batches of a rank.   straggler_s: waiting for the slowest device, beyond the mean.   input_wait_s: for
-    sequences.   step_s: of all parts.   overhead: share of saves, rework and recovery.   useful_s: of all steps.
-    finish_s: with overhead and planned stops.   fits: a rank holds it.   on_time: by the deadline.
+    count: micro-batches of a rank.   straggler_s: waiting for the slowest device, beyond the mean.
+    offload_wait_s, input_wait_s: for the host, for sequences.   host_bytes: of the device that keeps most there.
+    step_s: of all parts.   overhead: share of saves, rework and recovery.   useful_s: of all steps.   finish_s: with
+    overhead and planned stops.   fits: a rank, and its host, hold it.   on_time: by the deadline.
     """
 
     layouts: Layouts
@@ -47,7 +50,9 @@ class TrainingTable:
     ledger: TrainingLedger
     step: TrainingStep
     straggler_s: Floats
+    offload_wait_s: Floats
     input_wait_s: Floats
+    host_bytes: Ints
     step_s: Floats
     overhead: Floats
     useful_s: Floats
@@ -69,23 +74,32 @@ def training_table(
     state = state_columns(model, layouts, job.recipe, shards=options.shards)
     kept = activation_columns(model, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss)
     ahead = 1 if options.prefetch == "on" else 0
-    ledger = training_ledger(layouts, lines, state, kept, options.workspace, options.activation_budget, ahead)
+    path = host_path(system)
+    cast = None if path is None else gradient_cast(job.recipe, path)
+    moved = moved_columns(model, layouts, job.recipe, lines, state, kept, cast, options.shards)
+    ledger = training_ledger(layouts, lines, state, kept, options.workspace, options.activation_budget, ahead, moved)
     step = estimate_training(model, system, job, layouts, options.assumptions, maximum(count, 1), lines, state)
     straggler = _straggler_s(system, options, step)
-    before = step.total_s + straggler
+    offload = np.zeros(len(layouts))
+    if moved is not None and path is not None and cast is not None:
+        offload = offload_wait_s(moved, path, cast, step, maximum(count, 1))
+    host = np.zeros(len(layouts), dtype=np.int64) if moved is None else moved.host_bytes
+    before = step.total_s + straggler + offload
     wait = input_wait_s(job, options, before)
     whole = named(before + wait, "step_s")
     overhead = first_order(saving_of(model, system, job, options))
     useful = named(whole * steps_of(job), "useful_s")
     finish = named(finish_s(steps_of(job), whole, overhead, job.reserve), "finish_s")
-    fits = values(ledger.total) <= capacity_bytes(system, options)
+    fits = (values(ledger.total) <= capacity_bytes(system, options)) & host_holds(system, values(host))
     return TrainingTable(
         layouts=layouts,
         count=count,
         ledger=ledger,
         step=step,
         straggler_s=straggler,
+        offload_wait_s=offload,
         input_wait_s=wait,
+        host_bytes=host,
         step_s=whole,
         overhead=np.full(len(layouts), overhead),
         useful_s=useful,

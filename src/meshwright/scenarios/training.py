@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from meshwright.base.errors import LayoutError
 from meshwright.base.result import Basis, Candidate, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
+from meshwright.cost import training_offload
 from meshwright.cost.training import NOT_MODELLED
 from meshwright.job.train import checked_training, step_progress, step_tokens, steps_of
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_around import surroundings, warnings_around
+from meshwright.scenarios._training_host import host_notes, with_host
 from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import search_training
@@ -44,6 +46,7 @@ def plan_train(
     where the layout that was asked for breaks one. Source: chapter "Training systems", section 10.6.1.
     """
     job, options = checked_training(job), checked_options(options)
+    system = with_host(system, options)
     space = training_space(model, system, job, options.layout)
     table, seen = search_training(model, system, job, options, space, progress)
     found = training_candidates(model, system, job, options, table)
@@ -66,8 +69,8 @@ def plan_train(
         best=best,
         candidates=found,
         warnings=(*position_warning(model, job.sequence), *_warnings(seen), *warnings_around(options, body)),
-        notes=model.notes,
-        not_modelled=(*NOT_MODELLED, *training_messages.NOT_MODELLED, *LEFT_OUT),
+        notes=(*model.notes, *host_notes(system, found)),
+        not_modelled=(*NOT_MODELLED, *training_messages.NOT_MODELLED, *training_offload.NOT_MODELLED, *LEFT_OUT),
         sources=sources_of(model, system),
         basis=_BASIS,
         body=body,
@@ -132,7 +135,9 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
 ) -> Verdict:
     what = f"{job.tokens:,} tokens of {model.name} on {system.name}"
     if best is None:
-        held = found[0].memory
+        held, why = found[0].memory, found[0].excluded
+        if why is not None and why.code == "LAY034":
+            return Verdict(answer="no", text=f"{what} do not fit: {found[0].id} {why.reason}")
         text = f"{what} do not fit: {found[0].id} still needs {show_bytes(held['per_rank_bytes'])} of "
         return Verdict(answer="no", text=f"{text}{show_bytes(held['capacity_bytes'])} a device")
     measures = best.measures

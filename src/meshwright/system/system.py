@@ -48,7 +48,8 @@ class System:
 
     id: what `--on` takes.   scale_up: the link between devices of one box.   scale_out: the NIC between boxes.
     nics_per_node: how many there are; devices share them evenly.   peer_to_peer: False when devices of a box exchange
-    through host memory.   node_power: watts of a whole box at most.   price: of one device for an hour, in the user's currency.
+    through host memory.   node_power: watts of a whole box at most.   price: of one device for an
+    hour, in the user's currency.
     """
 
     id: str
