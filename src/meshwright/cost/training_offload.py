@@ -215,7 +215,8 @@ def _up(value: Any) -> Any:
 
 def _owned(layouts: Layouts) -> Layouts:
     """As if all state were cut: what a device updates under any zero stage that cuts optimizer state."""
-    return Layouts(columns={**layouts.columns, "zero": where(layouts.degree("zero") > 0, 3, 0)})
+    zero: Any = where(layouts.degree("zero") > 0, np.full(1, 3), np.zeros(1, dtype=np.int64))
+    return Layouts(columns={**layouts.columns, "zero": zero})
 
 
 def _largest(lines: Pipelines, columns: Any) -> Any:

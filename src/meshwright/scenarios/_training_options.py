@@ -121,6 +121,11 @@ def checked_options(options: TrainOptions) -> TrainOptions:
             "a mean time between failures or spikes of zero",
             "give one above zero, as in --card-mtbf 337.07d, or leave it out",
         ),
+        (
+            options.price is not None and not 0 <= options.price < float("inf"),
+            f"--price {options.price}",
+            "give what a device costs for an hour, from 0 on",
+        ),
         (not 0 <= options.runs <= _MOST_RUNS, f"--runs {options.runs}", f"give 0 to {_MOST_RUNS}"),
         (
             not 0 <= options.slow_sigmas < float("inf") or options.slow_steps < 1,

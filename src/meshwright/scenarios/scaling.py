@@ -100,7 +100,7 @@ def noise_scale(batch: Tokens, squared_norm: float, large_batch: Tokens, large_s
     if squared <= 0 or variance <= 0:
         cause = f"squared norms of {squared_norm} and {large_squared_norm}, whose noise would be {variance:g}"
         raise JobError(
-            42, cause, "give means over more steps: the larger batch has the smaller norm, and not by its ratio"
+            82, cause, "give means over more steps: the larger batch has the smaller norm, and not by its ratio"
         )
     return NoiseScale(noise_scale_tokens=variance / squared, squared_gradient=squared, variance=variance)
 
