@@ -62,7 +62,7 @@ class Run:
     def whole_layers(self) -> list[int]:
         """The kinds of the layers that keep everything."""
         kinds = self.model.kind_of_layer
-        if self.recompute == "none":
+        if self.recompute in {"none", "attention"}:
             return list(kinds)
         step = int(self.recompute.removeprefix("every_")) if self.recompute != "full" else 1
         return [kind for number, kind in enumerate(kinds, start=1) if number % step]
@@ -104,12 +104,18 @@ def _layer_norm_statistics(run: Run) -> int:
     return -norms * 2 * run.rows * (4 - run.element_bytes)
 
 
+def _mask(run: Run) -> int:
+    """Attention made again keeps its mask: one square a sample for the whole model, in the format of the scores."""
+    return run.rows * run.positions * run.element_bytes if run.recompute == "attention" else 0
+
+
 DIFFERENCES: Final[dict[str, Callable[[Run], int]]] = {
     "apply_rotary_pos_emb": _rotary_tables,
     "nll_loss": _loss_weight,
     "grouped_mm": _group_offsets,
     "router": _normalised_weights,
     "layer_norm": _layer_norm_statistics,
+    "eager_attention_forward": _mask,
 }
 
 
@@ -228,6 +234,13 @@ def test_saved_bytes_of_any_random_config_are_those_of_autograd(family, seed):
 def test_tensors_without_contents_are_kept_as_real_ones(family):
     run = random_run(family, seeded("real", family), dtype="bf16", recompute="none")
     assert storages(run, fake=False) == storages(run)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("family", ["llama", "mixtral", "qwen3"])
+def test_core_attention_made_again_keeps_its_inputs(family, dtype):
+    rng = seeded("attention", family, dtype)
+    assert_agrees(random_run(family, rng, dtype=dtype, attention="eager", recompute="attention"))
 
 
 @pytest.mark.parametrize("step", [2, 3])

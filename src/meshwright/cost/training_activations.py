@@ -24,11 +24,12 @@ from meshwright.workload.saved import block_saved, embedding_saved, head_saved
 from meshwright.workload.saved_entries import AttentionKernel, Elementwise, Kernels, Loss
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from meshwright.base.numbers import Ints
     from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
+    from meshwright.workload.gradients import Groups
     from meshwright.workload.recomputing import Recompute
     from meshwright.workload.saved import BlockSet
     from meshwright.workload.saved_entries import Saved
@@ -78,14 +79,14 @@ def activation_columns(
     sizes = _Sizes(layouts=few, positions=sequence)
     parts = [_kind_parts(model, kind, sizes, kernels) for kind in range(len(model.kinds))]
     ends = (
-        head_saved(model, sequence, kernels),
-        embedding_saved(model, sequence, kernels),
-        head_gradients(model, sequence, kernels),
+        sizes.total(head_saved(model, sequence, kernels)),
+        sizes.total(embedding_saved(model, sequence, kernels)),
+        sizes.most(head_gradients(model, sequence, kernels)),
     )
     by_way, way = _by_policy(model, layouts, parts)
     batch = layouts.degree("micro_batch")
     saved, rebuilt = by_way[:, way, place] * batch[:, None]
-    head, embedding, transient = np.stack([sizes.total(entries) for entries in ends])[:, place] * batch
+    head, embedding, transient = np.stack(ends)[:, place] * batch
     return ActivationColumns(
         saved=named(saved, "saved_activations_bytes", _SOURCE),
         rebuilt=named(rebuilt, "rebuilt_activations_bytes", _SOURCE),
@@ -114,6 +115,10 @@ class _Sizes:
         for entry in entries:
             held = held + self.of(entry)
         return held
+
+    def most(self, groups: Groups) -> Ints:
+        """Bytes of the largest group."""
+        return reduce(maximum, (self.total(group) for group in groups.values()))
 
     def of(self, entry: Saved) -> Ints:
         """Bytes of one entry on the fullest rank."""
@@ -159,45 +164,60 @@ def _by_policy(model: Model, layouts: Layouts, parts: Sequence[_Parts]) -> tuple
             known[name] = [part.treated(policy) for part in parts]
         both = zip(parts, known[name], strict=True)
         found.append([part.spread(policy, one, layers[row]) if policy.spread else one for part, one in both])
-    beside = np.stack([part.gradients for part in parts], axis=1)
-    kept, again = np.moveaxis(np.array(found), (2, 3), (0, 2))
-    return np.stack([kept, again + beside]), way
+    return np.moveaxis(np.array(found), (2, 3), (0, 2)), way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """Bytes of one layer of a kind, one column an entry of its set. whole: all it keeps when nothing is made again."""
+    """Bytes of one layer of a kind. sizes: of each entry of its set.   whole: all it keeps when nothing is made again.
+
+    mixer, feed_forward: gradients of the operator that holds most, in either half.
+    """
 
     block: BlockSet
     sizes: Mapping[tuple[str, int], Ints]
     whole: Ints
-    gradients: Ints
+    mixer: Ints
+    feed_forward: Ints
 
     def treated(self, policy: Recompute) -> tuple[Ints, Ints]:
-        """Bytes kept by a layer that the policy treats, and bytes there at once of what its backward makes again."""
+        """Bytes kept by a layer that the policy treats, and the most beside them while its backward runs.
+
+        The half with the feed-forward goes first, and what it kept is free before the other half's backward runs.
+        """
         kept = {item.storage for item in policy.kept(self.block)}
-        again = [item.storage for item in self.block.saved if item.storage not in kept]
-        none = self.whole * 0
-        held = sum((self.sizes[key] for key in sorted(kept)), none)
-        if policy.rebuilt == "one_by_one":
-            return held, reduce(maximum, (self.sizes[key] for key in again), none)
-        return held, sum((self.sizes[key] for key in again), none)
+        halves = self.block.saved[: self.block.mixing], self.block.saved[self.block.mixing :]
+        first, second = ([self.sizes[item.storage] for item in half if item.storage not in kept] for half in halves)
+        freed = self._sum(self.sizes[item.storage] for item in halves[1] if item.storage in kept)
+        held = self._sum(self.sizes[key] for key in sorted(kept))
+        if policy.rebuilt == "layer":
+            made, freed = self._sum([*first, *second]), freed + self._sum(second)
+            return held, made + maximum(self.feed_forward, self.mixer - freed)
+        at_once = self._sum if policy.rebuilt == "half" else self._most
+        return held, maximum(at_once(second) + self.feed_forward, at_once(first) + self.mixer - freed)
+
+    def _sum(self, columns: Iterable[Ints]) -> Ints:
+        return sum(columns, self.whole * 0)
+
+    def _most(self, columns: Iterable[Ints]) -> Ints:
+        return reduce(maximum, columns, self.whole * 0)
 
     def spread(self, policy: Recompute, treated: tuple[Ints, Ints], layers: Any) -> tuple[Ints, Ints]:
         """As `treated`, over the layers of a virtual stage, which keep different things: rounded up to one layer's."""
-        kept, again = treated
+        kept, beside = treated
         count = layers // policy.every
         stage = kept * divide_up(count, policy.chunk) + self.whole * (layers - count)
-        return divide_up(stage, layers), again + self.whole * (minimum(layers, policy.chunk) - 1)
+        return divide_up(stage, layers), beside + self.whole * (minimum(layers, policy.chunk) - 1)
 
 
 def _kind_parts(model: Model, kind: int, sizes: _Sizes, kernels: Kernels) -> _Parts:
     block = block_saved(model, kind, sizes.positions, kernels)
     held = {item.storage: sizes.of(item) for item in (*block.saved, block.input, *block.core_inputs)}
-    groups = block_gradients(model, kind, sizes.positions, kernels).values()
+    mixer, feed_forward = block_gradients(model, kind, sizes.positions, kernels)
     return _Parts(
         block=block,
         sizes=held,
         whole=sizes.total(block.saved),
-        gradients=reduce(maximum, (sizes.total(group) for group in groups)),
+        mixer=sizes.most(mixer),
+        feed_forward=sizes.most(feed_forward),
     )

@@ -111,7 +111,7 @@ def test_a_fused_loss_keeps_no_logits():
     fused = activation_columns(gpt(), ONE, sequence=256, loss="fused")
     assert plain.head[0] - fused.head[0] == 256 * (512 - 1) * 4
     assert plain.head_transient[0] == 2 * 256 * 512 * 4
-    assert fused.head_transient[0] == 256 * 1024 * 2
+    assert fused.head_transient[0] == 2 * 256 * 1024 * 2  # what the final norm gives and takes
 
 
 def test_products_made_again_one_by_one_need_room_for_the_largest_alone():
