@@ -40,7 +40,8 @@ def test_one_more_session_than_max_sessions_does_not_fit_and_max_sessions_does()
 @pytest.mark.parametrize("context", [5, 17, 100, 1000])
 def test_with_pages_that_sessions_leave_partly_empty_one_more_than_max_sessions_does_not_fit_either(context, tp):
     def held(sessions):
-        return _fit("Qwen/Qwen3-8B", tp=tp, context=context, sessions=sessions, reserve=ReserveRule())
+        found = _fit("Qwen/Qwen3-8B", tp=tp, context=context, sessions=sessions, reserve=ReserveRule())
+        return found.body["memory"]
 
     most = held(1)["max_sessions"]
     full, over = held(most), held(most + 1)
