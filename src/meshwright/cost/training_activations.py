@@ -40,7 +40,7 @@ _EXPERT_CUTS: Final = ("ep", "etp")
 _STAGES: Final = ("pp", "virtual_stages")
 NOT_MODELLED: Final = (
     "uneven routing: every rank of an expert group takes as many rows as it sends",
-    "under `uniform_N` and `every_N`, stages with fewer layers than the fullest: they are taken to keep as much a layer",
+    "under `uniform_N` and `every_N`, stages with fewer layers than the fullest: taken to keep as much a layer",
 )
 
 
