@@ -32,7 +32,7 @@ class TrainOptions:
     restart: from a failure to the first step.   straggler_sigma: spread of a device's compute time over steps.
     spike_interval: between loss spikes, each of which goes back to the last save.   kernel: of attention.   loss:
     whether logits are stored.   price: of a device for an hour; power: of a box.   objective: what ranks.
-    keep: candidates shown.   layout: fixed fields, the rest is searched.
+    keep: candidates shown.   finalists: of these, the first that are simulated.   layout: fixed fields, the rest is searched.
     """
 
     objective: TrainObjective = "date"
@@ -58,6 +58,7 @@ class TrainOptions:
     price: float | None = None
     basis: Literal["datasheet"] = "datasheet"
     keep: int = 20
+    finalists: int = 3
     layout: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -88,6 +89,7 @@ def checked_options(options: TrainOptions) -> TrainOptions:
         (options.efficiency is not None and options.efficiency <= 0, "--efficiency 0%", "give a share above zero"),
         (options.checkpoint_interval <= 0, "--checkpoint-interval 0s", "give a time above zero"),
         (not 1 <= options.keep <= 10_000, f"--keep {options.keep}", "give 1 to 10000"),
+        (not 0 <= options.finalists <= options.keep, f"--finalists {options.finalists}", "give 0 to --keep"),
     )
     for wrong, cause, fix in pairs:
         if wrong:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.result import Candidate, Excluded
@@ -46,7 +47,7 @@ def _candidate(  # noqa: PLR0917 - the nouns, and which
     fits = refused is None and bool(table.fits[row])
     excluded = refused or (None if fits else _too_large(memory))
     if excluded is None and late:
-        excluded = _late(job, measures)
+        excluded = _late(job, measures["finish_s"])
     return Candidate(
         id=layout.id,
         layout=fields_of(layout),
@@ -147,6 +148,14 @@ def _too_large(memory: Mapping[str, Any]) -> Excluded:
     return Excluded(code="LAY020", reason=reason, nearest=None, limit="capacity")
 
 
-def _late(job: TrainJob, measures: Mapping[str, Any]) -> Excluded:
-    reason = f"ends after {show_seconds(measures['finish_s'])}, the deadline is {show_seconds(job.deadline or 0.0)}"
+def judged(job: TrainJob, item: Candidate, finish_s: float) -> Candidate:
+    """A candidate that fits or not, with why it is out when it ends after `finish_s`."""
+    if not item.fits:
+        return replace(item, excluded=item.excluded or _too_large(item.memory))
+    late = job.deadline is not None and finish_s > job.deadline
+    return replace(item, excluded=_late(job, finish_s) if late else None)
+
+
+def _late(job: TrainJob, finish_s: float) -> Excluded:
+    reason = f"ends after {show_seconds(finish_s)}, the deadline is {show_seconds(job.deadline or 0.0)}"
     return Excluded(code="LAY031", reason=reason, nearest=None, limit="deadline")

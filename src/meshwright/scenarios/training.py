@@ -19,6 +19,8 @@ from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import search_training
 from meshwright.scenarios._training_space import training_space
+from meshwright.scenarios import _training_simulated
+from meshwright.scenarios._training_simulated import with_simulation
 from meshwright.scenarios._training_table import failures_per_s, save_bytes, save_s
 from meshwright.workload import training_messages
 
@@ -49,6 +51,7 @@ def plan_train(
     if not found:
         cause = f"no layout of {system.devices} devices takes {job.global_batch} sequences a step"
         raise LayoutError(32, cause, "give a --global-batch that the copies divide, or leave fields out of --layout")
+    found = with_simulation(model, system, job, options, table, found)
     best = next((item for item in found if item.fits), None)
     return Result(
         command="plan train",
@@ -65,7 +68,7 @@ def plan_train(
         candidates=found,
         warnings=(*position_warning(model, job.sequence), *_warnings(seen)),
         notes=model.notes,
-        not_modelled=(*NOT_MODELLED, *training_messages.NOT_MODELLED, *LEFT_OUT),
+        not_modelled=(*NOT_MODELLED, *training_messages.NOT_MODELLED, *_training_simulated.NOT_MODELLED, *LEFT_OUT),
         sources=sources_of(model, system),
         basis=_BASIS,
         body=_body(model, system, job, options, seen, best or found[0]),
