@@ -226,7 +226,7 @@ def _stages(lines: Pipelines, parts: TrainingParts) -> _Stages:
         first_gather_s=_first_module(gather, held),
         first_reduce_s=_first_module(reduce, held),
         first_spread_s=_first_module(spread, held),
-        sent_bytes=summed(moved.sent_bytes[mesh], held),
+        sent_bytes=summed(moved.sent_bytes[mesh]),
     )
 
 
@@ -264,7 +264,10 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     zero = layouts.degree("zero")[:, None]
     none = np.zeros(1)
     channel = turns(zero, stages.gather_s, stages.reduce_s, stages.spread_s)
-    every_gather, every_reduce = channel.gather_each, channel.reduce_each
+    # of modules of both directions, a micro-batch passes those of its own
+    every_gather, every_reduce = (
+        column / lines.directions[:, None] for column in (channel.gather_each, channel.reduce_each)
+    )
     last_reduce, once_gather = channel.reduce_last, channel.gather_once
     forward = stages.forward_s + stages.exchange_forward_s
     backward = stages.backward_s + stages.exchange_backward_s

@@ -89,7 +89,7 @@ def checked_options(options: TrainOptions) -> TrainOptions:
         (options.efficiency is not None and options.efficiency <= 0, "--efficiency 0%", "give a share above zero"),
         (options.checkpoint_interval <= 0, "--checkpoint-interval 0s", "give a time above zero"),
         (not 1 <= options.keep <= 10_000, f"--keep {options.keep}", "give 1 to 10000"),
-        (not 0 <= options.finalists <= options.keep, f"--finalists {options.finalists}", "give 0 to --keep"),
+        (not 0 <= options.finalists <= 10_000, f"--finalists {options.finalists}", "give 0 to 10000"),
     )
     for wrong, cause, fix in pairs:
         if wrong:

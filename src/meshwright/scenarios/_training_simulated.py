@@ -9,6 +9,7 @@ decides, and the simulated peak is only told. Behind the finalists the order is 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from meshwright.cost.training_exchange import boundary_bytes
 from meshwright.cost.training_state import state_columns
 from meshwright.job.train import steps_of
 from meshwright.scenarios._training_rows import judged
-from meshwright.scenarios._training_table import capacity_bytes, input_wait_s
+from meshwright.scenarios._training_table import input_wait_s
 from meshwright.sim.training_step import run_step
 from meshwright.sim.training_step_memory import step_memory
 from meshwright.sim.training_uses import Modules, StepPlan
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 MOST_PASSES: Final = 1_000_000
 """Passes of modules in a step; a finalist with more is not simulated."""
-NOT_SIMULATED: Final = "not simulated"
 NOT_MODELLED: Final = (
     "simulated step: links that messages between stages, exchanges in layers, and weights and gradients share",
     "simulated step: gathers and reductions beside each other on one channel; buckets other than one a module",
@@ -71,12 +71,11 @@ def with_simulation(  # noqa: PLR0917 - the nouns, and what was found
             ran.append(_simulated(model, system, job, options, table, row, item))
         else:
             rest.append(replace(item, measures={**item.measures, "simulated": None, "peak_alive": ()}))
-    return (*sorted(ran, key=lambda item: _goal(options, item)), *rest)
+    return (*sorted(ran, key=lambda item: _goal(item)), *rest)
 
 
-def _goal(options: TrainOptions, item: Candidate) -> tuple[Any, ...]:
+def _goal(item: Candidate) -> tuple[Any, ...]:
     """On time, late, too large; then the finish, of too large ones the bytes. Equal ones keep their order."""
-    _ = options
     late = item.excluded is not None
     known = item.measures["simulated"]
     return (not item.fits, late, known["finish_s"] if item.fits else known["peak_bytes"])
@@ -98,7 +97,8 @@ def _simulated(  # noqa: PLR0917 - the nouns, and which
     whole = before + input_wait_s(job, options, before)
     finish = finish_s(steps_of(job), whole, table.overhead[[row]], job.reserve).item()
     estimated = item.measures["step"]["total_s"]
-    fits, said = _decided(system, options, item, step.peak_bytes)
+    needed = needed_bytes(options, item, step.peak_bytes)
+    fits = needed <= item.memory["capacity_bytes"]
     measured = {
         "step_s": whole.item(),
         "compute_s": step.compute_s,
@@ -108,25 +108,24 @@ def _simulated(  # noqa: PLR0917 - the nouns, and which
         "finish_s": finish,
         "peak_bytes": step.peak_bytes,
         "peak_s": step.peak_s,
-        "over_estimate": whole.item() / estimated - 1,
-        "decides": said,
+        "over_estimate": whole.item() / estimated - 1 if isfinite(estimated) else None,
+        "decides": None if fits == item.fits else _said(item, fits=fits, needed_bytes=needed),
     }
     alive = tuple({"kind": kind, "bytes": size} for kind, size in step.alive_bytes.items())
     measures = {**item.measures, "simulated": measured, "peak_rank": step.peak_rank, "peak_alive": alive}
-    return judged(job, replace(item, fits=fits, measures=measures), finish)
+    return judged(job, replace(item, fits=fits, measures=measures), needed, finish)
 
 
-def _decided(system: System, options: TrainOptions, item: Candidate, peak_bytes: int) -> tuple[bool, str | None]:
-    """Whether the layout fits, and in words where the simulated peak says other than the bound."""
-    if options.activation_budget is not None:
-        return item.fits, None
-    capacity = capacity_bytes(system, options)
-    fits = peak_bytes <= capacity
-    if fits == item.fits:
-        return fits, None
-    bound = show_bytes(item.memory["per_rank_bytes"])
+def needed_bytes(options: TrainOptions, item: Candidate, peak_bytes: int) -> int:
+    """What decides whether a finalist fits: its simulated peak, or what a budget makes of it."""
+    return peak_bytes if options.activation_budget is None else item.memory["per_rank_bytes"]
+
+
+def _said(item: Candidate, *, fits: bool, needed_bytes: int) -> str:
+    """In words, that the simulated peak says other than the bound."""
     verb = "fits" if fits else "does not fit"
-    return fits, f"{verb}: a simulated peak of {show_bytes(peak_bytes)}, against a bound of {bound}"
+    bound = show_bytes(item.memory["per_rank_bytes"])
+    return f"{verb}: a simulated peak of {show_bytes(needed_bytes)}, against a bound of {bound}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import search_training
 from meshwright.scenarios._training_space import training_space
 from meshwright.scenarios import _training_simulated
-from meshwright.scenarios._training_simulated import with_simulation
+from meshwright.scenarios._training_simulated import needed_bytes, with_simulation
 from meshwright.scenarios._training_table import failures_per_s, save_bytes, save_s
 from meshwright.workload import training_messages
 
@@ -130,22 +130,31 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
 ) -> Verdict:
     what = f"{job.tokens:,} tokens of {model.name} on {system.name}"
     if best is None:
-        held = found[0].memory
-        text = f"{what} do not fit: {found[0].id} still needs {show_bytes(held['per_rank_bytes'])} of "
+        first = found[0]
+        known, held = first.measures["simulated"], first.memory
+        needed = held["per_rank_bytes"] if known is None else needed_bytes(options, first, known["peak_bytes"])
+        text = f"{what} do not fit: {first.id} still needs {show_bytes(needed)} of "
         return Verdict(answer="no", text=f"{text}{show_bytes(held['capacity_bytes'])} a device")
     measures = best.measures
     text = f"{what}: {best.id} ends after {show_seconds(measures['finish_s'])}, {show_seconds(measures['step']['total_s'])}"
-    text += f" a step, MFU {measures['mfu']:.1%}"
+    text += f" a step{_by_simulation(best)}, MFU {measures['mfu']:.1%}"
     if job.deadline is None:
         return Verdict(answer="yes", text=text)
     by = f"the deadline is {show_seconds(job.deadline)}"
-    _ = options
     if best.excluded is not None:
         return Verdict(answer="no", text=f"late: {text}; {by}")
     return Verdict(answer="yes", text=f"in time: {text}; {by}")
 
 
+def _by_simulation(best: Candidate) -> str:
+    """The same two numbers of the simulated step."""
+    known = best.measures["simulated"]
+    return "" if known is None else f" ({show_seconds(known['finish_s'])} and {show_seconds(known['step_s'])} simulated)"
+
+
 _BASIS: Final = {
+    "candidates[].simulated": f"{Basis.SIMULATED.value}: one step on the event engine, of the finalists",
+    "candidates[].peak_alive": Basis.SIMULATED.value,
     "candidates[].memory": Basis.FORMULA.value,
     "candidates[].memory.capacity_bytes": Basis.DATASHEET.value,
     "candidates[].memory.workspace_bytes": Basis.ASSUMED.value,
