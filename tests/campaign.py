@@ -41,7 +41,17 @@ PARTS = {
         marks="campaign",
         what="every flip replayed, and 200 values of each parameter planned anew",
     ),
+    "schedules": Part(
+        folder="tests/laws/test_schedule_grid.py",
+        marks="campaign",
+        what="every schedule of every shape to 8 stages, unequal times: laws, torch's orders, simpy's times and peaks",
+    ),
     "oracle": Part(folder="tests/oracle", marks="campaign", what="random configs, counted here and by transformers"),
+    "activations": Part(
+        folder="tests/oracle/test_saved_activations.py",
+        marks="campaign",
+        what="random models in training: bytes kept here and by autograd, each difference named",
+    ),
     "configs": Part(folder="tests/ui/fuzz/test_fuzz_configs.py", marks="campaign", what="damaged config.json files"),
     "lines": Part(folder="tests/ui/fuzz/test_fuzz_lines.py", marks="campaign", what="mistyped command lines"),
 }

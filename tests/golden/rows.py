@@ -21,26 +21,45 @@ _DECIMAL: Final = {"": 0, "K": 3, "M": 6, "G": 9, "T": 12}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30}
 _COUNTS: Final = (
     "",
-    "x",
+    "B/param",
+    "G",
+    "batch",
+    "batches",
+    "bits",
     "blocks",
     "bool",
     "calls",
     "cards",
+    "coef",
     "columns",
     "copies",
     "crossings",
+    "dL/dtheta",
+    "elements",
+    "factor",
     "fraction",
     "heads",
+    "hosts",
     "layer",
     "layers",
+    "log2",
     "messages",
     "micro-batches",
+    "params",
+    "ratio",
     "req/s",
     "requests",
     "rounds",
+    "seq/s",
     "sessions",
     "sets",
+    "sigma",
+    "steps",
+    "theta",
     "tokens",
+    "tokens/s",
+    "value",
+    "x",
 )
 _NUMBER: Final = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PRODUCT: Final = re.compile(rf"\s*({_NUMBER}(?:\s*\*\s*{_NUMBER})*)\s*(.*?)\s*")
@@ -52,9 +71,17 @@ _PARTS: Final = re.compile(r";(?![^()\[\]]*[)\]])")
 def _units() -> dict[str, tuple[str, Fraction]]:
     """Unit -> the SI unit it is a multiple of, and the multiple."""
     table = {word: (word, Fraction(1)) for word in _COUNTS}
-    table |= {"%": ("", Fraction(1, 100)), "GPU*s": ("GPU*s", Fraction(1)), "bytes": ("B", Fraction(1))}
+    table |= {
+        "%": ("", Fraction(1, 100)),
+        "1e6": ("", Fraction(10**6)),
+        "1e9 tokens": ("tokens", Fraction(10**9)),
+        "GPU*s": ("GPU*s", Fraction(1)),
+        "bytes": ("B", Fraction(1)),
+    }
     table |= {unit: ("s", Fraction(1, 10**power)) for unit, power in {"s": 0, "ms": 3, "us": 6, "ns": 9}.items()}
     table |= {f"{prefix}{unit}": (unit, Fraction(scale)) for unit in "WJ" for prefix, scale in (("", 1), ("k", 1000))}
+    table |= {unit: ("s", Fraction(size)) for unit, size in {"min": 60, "h": 3600, "d": 86400, "days": 86400}.items()}
+    table["pp"] = ("", Fraction(1, 100))
     scales = {prefix: Fraction(10) ** power for prefix, power in _DECIMAL.items()}
     scales |= {prefix: Fraction(2) ** power for prefix, power in _BINARY.items()}
     for prefix, scale in scales.items():

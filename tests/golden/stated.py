@@ -39,11 +39,12 @@ def unused(fact: Fact) -> tuple[str, ...]:
 
 
 def comparison(row: Row, name: str) -> str | None:
-    """`WHERE PATH` of the number to compare with, for an input that no place takes."""
+    """`WHERE PATH` of the number to compare with, for an input that no place takes; a command may say that none is."""
     if row.takers(name):
         return None
     tables = context()["stated"]
-    return tables.get(row.command, {}).get(name, tables["all"].get(name))
+    known = {**tables["all"], **tables.get(row.command, {}), **tables.get(row.fact.id, {})}
+    return known.get(name) or None
 
 
 def _used(row: Row, name: str, value: Value) -> bool:

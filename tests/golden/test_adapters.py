@@ -12,6 +12,7 @@ import pytest
 from meshwright.cli.main import meshwright, run
 from meshwright.job.serve import ServeJob
 from meshwright.scenarios.catalog import catalog
+from meshwright.scenarios.checkpoint_interval import checkpoint_interval
 from meshwright.scenarios.checkpointing import checkpoint_timeline
 from meshwright.scenarios.fit import fit
 from meshwright.scenarios.inspect import inspect
@@ -28,6 +29,7 @@ VERBS = {
     "fit": fit,
     "plan serve": plan_serve,
     "schedule": schedule,
+    "checkpoint interval": checkpoint_interval,
     "checkpoint timeline": checkpoint_timeline,
     "list": catalog,
     "study run": run_study,

@@ -37,6 +37,7 @@ BY_SUFFIX = {
     "_flops_per_s": "flop / second",
     "_bytes_per_s": "byte / second",
     "_tokens_per_s": "1 / second",
+    "_sequences_per_s": "1 / second",
     "_tokens_per_gpu_s": "1 / device / second",
     "_failures_per_s": "1 / second",
     "_gpu_s": "device * second",
@@ -54,7 +55,10 @@ BY_SUFFIX = {
 
 COUNTS = {
     "devices": "device",
-    **dict.fromkeys(("elements", "hidden", "head_columns", "pairs", "ports"), ""),
+    **dict.fromkeys(("elements", "hidden", "head_columns", "mfu", "pairs", "ports"), ""),
+    **dict.fromkeys(("expected_max", "late_sigmas", "times", "sequences", "workers", "outage_sequences"), ""),
+    **dict.fromkeys(("steps", "least_steps", "steps_at", "batch_tokens", "noise_tokens", "run_tokens"), ""),
+    **dict.fromkeys(("least_tokens", "tokens_at", "speed_up_limit", "parameters", "tokens"), ""),
     **dict.fromkeys(("ranks", "replicas", "rounds", "rows", "sessions", "stage_ranks", "stages", "turn", "turns"), ""),
 }
 """Words that are counts without a suffix. A new word must be added here, or the name must say its unit."""
@@ -75,6 +79,17 @@ TABLE_LEVEL = {
     "estimate.matrix_rate": "nouns in, the datasheet's FLOP/s out",
     "stages.by_stages": "Layouts in, rows by their number of stages out",
     "stages.slowest_stage_s": "a Model, Layouts and a Step in: sums of its seconds",
+    "model_flops.active_parameters": "a Model in",
+    "model_flops.flops_per_token": "a Model in: held by the laws of model FLOPs",
+    "model_flops.forward_flops": "an Operator in: held by the laws of model FLOPs",
+    "model_flops.job_flops": "a Model in: held by the laws of model FLOPs",
+    "model_flops.model_flops": "a Model in: held by the laws of model FLOPs",
+    "model_flops.read_convention": "a name in, a record out",
+    "model_flops.step_flops": "a Model in: held by the laws of model FLOPs",
+    "offload.activation_offload": "packs columns: held by the laws of offloading",
+    "offload.optimizer_offload": "packs columns: held by the laws of offloading",
+    "offload.parameter_offload": "packs columns: held by the laws of offloading",
+    "published_mfu.read_published": "a name in, a record out",
     "faults.replica_of": "Layouts and a card in, replica numbers out",
     "faults.stopped": "Layouts and cards in, a mask out",
     "memory.serving_ledger": "Model and Layouts in, a Ledger out: held by the ledger law",
@@ -149,7 +164,7 @@ def test_a_cost_function_returns_what_its_name_says(name):
 def test_the_functions_left_out_exist_and_take_a_noun_a_table_or_a_name():
     found = dict(pair for module in cost_modules() for pair in public_functions(module))
     assert set(TABLE_LEVEL) <= set(found)
-    nouns = ("Model", "System", "Layout", "Layouts", "Step", "Group", "Exchange", "Floats", "str")
+    nouns = ("Operator", "Model", "System", "Layout", "Layouts", "Step", "Group", "Exchange", "Floats", "str")
     for name in TABLE_LEVEL:
         annotations = [str(item.annotation) for item in signature(found[name]).parameters.values()]
         assert any(word in nouns for word in annotations), name

@@ -31,7 +31,9 @@ from meshwright import (
 )
 from meshwright.base.errors import UserError
 from meshwright.base.parse import get_path, put_path
+from meshwright.cost.overheads import retry_count
 from meshwright.cost.reserve import ReserveRule
+from meshwright.cost.stragglers import expected_max
 from meshwright.job.faults import Fault
 from meshwright.scenarios._engine import EngineOptions, budget_bytes
 from meshwright.scenarios.explain import ExplainOptions, explain
@@ -64,6 +66,8 @@ SIGNS: dict[str, Any] = {
     "name": lambda item: item,
     "busiest_share": busiest_share,
     "budget_bytes": budget_bytes,
+    "retry_count": retry_count,
+    "expected_max": expected_max,
 }
 
 
@@ -105,7 +109,8 @@ def document(seed: int) -> dict[str, Any]:
     verb = draw.choice(("turns", "batches", "fit", "inspect"))
     reserve = draw.choice((None, ReserveRule()))
     if verb == "inspect":
-        result = inspect(model, InspectOptions(batch=draw.randint(1, 64), context=context))
+        length = draw.choice((0, 1, 4096, 40_000))
+        result = inspect(model, InspectOptions(batch=draw.randint(1, 64), context=context, sequence=length))
     elif verb == "fit":
         layout = replica_layout(model, draw.choice((1, 2, 4)), draw.choice((1, 2)), 1)
         engine = draw.choice((None, EngineOptions(name="vllm")))

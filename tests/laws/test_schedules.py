@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 from meshwright.base.errors import ScheduleError
 from meshwright.sim.pipeline import Durations, run_pipeline
 from meshwright.sim.pipeline_memory import Sizes, pipeline_memory
-from meshwright.sim.pipeline_timeline import GRADIENTS, UPDATE
 from meshwright.workload.slots import (
     BACKWARD,
-    BACKWARD_INPUT,
-    BACKWARD_WEIGHT,
     FORWARD,
     SCHEDULES,
     Shape,
@@ -28,6 +25,7 @@ from meshwright.workload.slots import (
     forward_only,
     read_schedule,
 )
+from tests.laws.schedule_laws import computed_once, in_order, one_at_a_time
 
 NAMES = SCHEDULES.names()
 ONE_ORDER = [name for name in NAMES if name != "dualpipe_declared"]
@@ -36,7 +34,8 @@ CHOOSY = [name for name in NAMES if name.startswith(("dualpipe", "interleaved"))
 TWELFTHS = 12
 TIMES = st.integers(0, 7 * TWELFTHS).map(lambda count: Fraction(count, TWELFTHS))
 POSITIVE = st.integers(1, 7 * TWELFTHS).map(lambda count: Fraction(count, TWELFTHS))
-FEW = settings(max_examples=25)
+FEW = settings(max_examples=max(25, settings().max_examples // 10))
+"""25 of each schedule in the gate, more in a campaign."""
 CELLS = st.sampled_from(["divisible", "indivisible"])
 TIES = st.sampled_from(["direction", "micro_batch"])
 
@@ -90,32 +89,12 @@ def equal(pieces, stages, work):
     )
 
 
-def parts(slots):
-    """The slots of each kind by (virtual stage, micro-batch)."""
-    return {
-        kind: sorted(zip(slots.virtual_stage[rows].tolist(), slots.micro_batch[rows].tolist(), strict=True))
-        for kind in (FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT)
-        for rows in [slots.kind == kind]
-    }
-
-
 @pytest.mark.parametrize("name", NAMES)
 @FEW
 @given(data=st.data())
 def test_every_micro_batch_is_computed_exactly_once_per_virtual_stage_and_direction(name, data):
     shape = data.draw(shapes(name))
-    program = read_schedule(name)
-    slots = program.slots(shape)
-    every = [(piece, batch) for piece in range(slots.virtual_stages) for batch in range(shape.micro_batches)]
-    found = parts(slots)
-    assert found[FORWARD] == every
-    assert sorted(found[BACKWARD] + found[BACKWARD_INPUT]) == every
-    assert found[BACKWARD_INPUT] == found[BACKWARD_WEIGHT]
-    assert (slots.placement == program.placement(shape)).all()
-    assert (slots.rank == slots.placement[slots.direction, slots.virtual_stage]).all()
-    assert len(slots.placement) == program.DIRECTIONS
-    halves = slots.micro_batch >= (shape.micro_batches + 1) // 2 if program.DIRECTIONS == 2 else 0 * slots.rank
-    assert (slots.direction == halves).all()
+    computed_once(name, shape, read_schedule(name).slots(shape))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -143,47 +122,17 @@ def test_it_ends_and_no_rank_or_wire_runs_two_things_at_once(name, data):
         ties=data.draw(TIES),
         cells=data.draw(CELLS),
     )
-    lane = run.problem.resource
-    for resource in range(len(run.problem.resources)):
-        rows = np.flatnonzero(lane == resource)
-        rows = rows[np.lexsort((run.end[rows], run.start[rows]))]
-        assert (run.start[rows[1:]] >= run.end[rows[:-1]]).all()
-    edges = run.problem.edges
-    assert (run.start[edges.after] >= run.end[edges.before]).all()
-    assert (run.end - run.start == run.problem.duration).all()
+    one_at_a_time(run)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @FEW
 @given(data=st.data())
 def test_dependencies_hold_between_micro_batches_stages_and_halves(name, data):
-    """Stated by names here, not by the edges that the simulation drew."""
     shape = data.draw(shapes(name))
     slots = read_schedule(name).slots(shape)
     times = data.draw(durations(slots.virtual_stages, shape.stages))
-    run = run_pipeline(slots, times, cells=data.draw(CELLS))
-    when = {
-        (min(kind, BACKWARD) if kind != BACKWARD_WEIGHT else kind, piece, batch): (start, end)
-        for kind, piece, batch, start, end in zip(
-            *(column.tolist() for column in (slots.kind, slots.virtual_stage, slots.micro_batch)),
-            run.start.tolist(),
-            run.end.tolist(),
-            strict=False,
-        )
-    }
-    for (kind, piece, batch), (start, _) in when.items():
-        if kind == FORWARD and piece:
-            assert start >= when[FORWARD, piece - 1, batch][1]
-        if kind == BACKWARD:
-            assert start >= when[FORWARD, piece, batch][1]
-            if piece < slots.virtual_stages - 1:
-                assert start >= when[BACKWARD, piece + 1, batch][1]
-        if kind == BACKWARD_WEIGHT:
-            assert start >= when[BACKWARD, piece, batch][1]
-    updates = run.kind == UPDATE
-    assert updates.sum() == shape.stages
-    assert (run.start[updates] == run.end[: len(slots.rank)].max()).all()
-    assert run.end[run.kind == GRADIENTS] == run.end[: len(slots.rank)].max()
+    in_order(run_pipeline(slots, times, cells=data.draw(CELLS)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -238,20 +187,66 @@ def test_the_published_bubble_is_exact_where_it_says_so(name, data):
     if formula.of == "step":
         idle = [Fraction(int(ticks)) * run.tick_s for ticks in run.last_gradient() - run.busy()]
     else:
-        idle = [Fraction(int(ticks)) * run.tick_s for ticks in own_spans(run) - run.busy()]
+        idle = [Fraction(int(ticks)) * run.tick_s for ticks in run.spans() - run.busy()]
     assert max(idle) == expected
 
 
-def own_spans(run):
-    """By rank, from its first start to its last end."""
-    slots = run.slots
-    count = len(slots.rank)
-    return np.array(
-        [
-            run.end[:count][slots.rank == rank].max() - run.start[:count][slots.rank == rank].min()
-            for rank in range(slots.ranks)
-        ]
+@pytest.mark.parametrize("name", NAMES)
+@FEW
+@given(data=st.data())
+def test_a_step_without_a_barrier_lies_between_the_work_of_any_rank_and_the_step_with_one(name, data):
+    shape = data.draw(shapes(name))
+    slots = read_schedule(name).slots(shape)
+    times = data.draw(durations(slots.virtual_stages, shape.stages))
+    run = run_pipeline(slots, times, ties=data.draw(TIES), cells=data.draw(CELLS))
+    assert (run.busy() <= run.spans()).all()
+    assert (run.spans() <= run.last_gradient()).all()
+    most = Fraction(int(run.busy().max())) * run.tick_s + times.update
+    assert float(most) <= run.step_without_barrier_s() <= run.makespan_s
+
+
+@pytest.mark.parametrize("name", ONE_ORDER)
+@FEW
+@given(data=st.data())
+def test_steps_without_a_barrier_follow_each_other_no_later_than_it_says(name, data):
+    """Three steps are run here as one, each rank's orders one after the other; equal stages take exactly that."""
+    shape = data.draw(shapes(name))
+    slots = read_schedule(name).slots(shape)
+    even = data.draw(st.booleans())
+    free = replace(data.draw(durations(slots.virtual_stages, shape.stages)), update=Fraction(0))
+    work = [data.draw(POSITIVE) for _ in range(3)]
+    send = data.draw(TIMES)
+    equally = replace(
+        equal(
+            slots.virtual_stages,
+            shape.stages,
+            Work(forward=work[0], backward=work[1] + work[2], weight=work[2], cell=0),
+        ),
+        send=(send,) * shape.stages,
+        send_back=(send,) * shape.stages,
     )
+    cells = data.draw(CELLS)
+    one, many = (run_pipeline(each, equally if even else free, cells=cells) for each in (slots, in_a_row(slots, 3)))
+    assert one.tick_s == many.tick_s
+    count, apart = len(slots.rank), one.spans().max()
+    assert one.seconds(apart) == one.step_without_barrier_s()
+    for step, starts in enumerate(many.start[: 3 * count].reshape(3, count)):
+        assert (starts <= one.start[:count] + step * apart).all()
+    if even:
+        ends = many.end[: 3 * count].reshape(3, count).max(axis=1)
+        assert (ends == one.end[:count].max() + apart * np.arange(3)).all()
+
+
+def in_a_row(slots, steps):
+    """The slots of so many steps as those of one with as many times the micro-batches; no rank leaves its order."""
+    step = np.repeat(np.arange(steps), len(slots.rank))
+    whole = {
+        field: np.tile(getattr(slots, field), steps)
+        for field in ("rank", "sequence", "kind", "virtual_stage", "micro_batch", "direction", "cell")
+    }
+    whole["micro_batch"] += step * slots.micro_batches
+    whole["cell"] = np.where(whole["cell"] < 0, -1, whole["cell"] + step * (slots.cell.max() + 1))
+    return replace(slots, **whole)
 
 
 @given(data=st.data())

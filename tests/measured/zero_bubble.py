@@ -8,15 +8,14 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from meshwright.scenarios.schedule import ScheduleOptions, simulated
-from meshwright.sim.pipeline import PipelineTimeline
+from meshwright.scenarios.schedule import ScheduleOptions, schedule
 from tests.measured.ask import table
 from tests.measured.schedule_cases import asked
 
@@ -72,20 +71,9 @@ def rows() -> tuple[dict[str, str], ...]:
 
 
 def step_times(name: str, options: ScheduleOptions) -> tuple[float, float]:
-    """Seconds of a step among steps in a row, and of one alone.
-
-    In a row, a rank starts its next step when it ended this one: the largest span of a rank, as every rank repeats its
-    step that much later. Alone, from the first start to the last end.
-    """
-    timeline = simulated(name, options)
-    return timeline.seconds(_largest_span(timeline)), timeline.total_s
-
-
-def _largest_span(timeline: PipelineTimeline) -> Any:
-    slots = timeline.slots
-    start, end = timeline.start[: len(slots.rank)], timeline.end[: len(slots.rank)]
-    of_rank = (slots.rank == rank for rank in range(slots.ranks))
-    return max(end[mine].max() - start[mine].min() for mine in of_rank)
+    """Seconds of a step among steps in a row without a barrier, and of one alone, as `schedule` says them."""
+    (row,) = schedule(replace(options, schedule=name)).body["schedules"]
+    return row.step_without_barrier_s, row.total_s
 
 
 @cache
@@ -199,8 +187,8 @@ A test fails when it is not what the command would write. What is assumed, the s
 - a forward, an input gradient and a weight gradient take equal time: the figures do not state them;
 - messages, the optimizer and the host take no time;
 - steps run in a row and no barrier stands between them, as the paper's do (its section 4 removes the synchronization of
-  the optimizer): a step takes the largest span of a rank. *alone* is the gain of a step between barriers instead, which
-  is `total_s` of the command; both are stated;
+  the optimizer): a step is `step_without_barrier_s` of the command. *alone* is the gain of a step between barriers
+  instead, which is its `total_s`; both are stated;
 - half a micro-batch (ZB-2p*) takes half the time.
 
 ZB-1p is `zero_bubble_h1`, ZB-2p and ZB-2p* are `zero_bubble_h2`, ZB-V is `zero_bubble_v`. ZB-1p and ZB-2p are what the

@@ -46,6 +46,7 @@ def _folder() -> TemporaryDirectory[str]:
 
 
 _SAVES = ("checkpoint", "timeline", "--size", "112GB", "--write", "7GB/s", "--copy", "0.5s")
+_OFTEN = ("checkpoint", "interval", "--write", "7GB/s", "--restart", "120s", "--devices", "1024")
 _PLAN = ("plan", "serve", "Qwen/Qwen3-32B", "--on", "hgx-h100", "--sessions", "4", "--context", "131064")
 _EIGHT = (*_PLAN, "--new-tokens", "8", "--on-time", "75%", "--all-reduce", "ring")
 _SMALL = ("plan", "serve", "tiny-qwen3", "--on", "hgx-h100", "--sessions", "2", "--context", "1K", "--new-tokens", "8")
@@ -58,6 +59,7 @@ _STEP = ("schedule", "--stages", "4", "--micro-batches", "8", *_TIMES, *_SAVED, 
 _BUFFERS = ("--set", "buffers=activations 0ms..20ms,gather 15ms..25ms,bucket@1 20ms..", "--set", "resident=18GiB,9GiB")
 LINES: dict[str, tuple[str | Saved, ...]] = {
     "inspect": ("inspect", "Qwen/Qwen3-32B"),
+    "inspect, training": ("inspect", "Qwen/Qwen3-30B-A3B", "--sequence", "8K"),
     "inspect, mixture in FP8": ("inspect", "Qwen/Qwen3-30B-A3B-FP8", "--batch", "4", "--context", "8K"),
     "fit": ("fit", "Qwen/Qwen3-235B-A22B", "--on", "hgx-h100", "--tp", "8", "--context", "8192"),
     "fit, no": ("fit", "Qwen/Qwen3-235B-A22B", "--on", "hgx-h100"),
@@ -89,6 +91,13 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "list schedules": ("list", "schedules"),
     "saves": (*_SAVES, "--captures", "20s,40s", "--fail", "50s"),
     "saves, no": (*_SAVES, "--every", "10s", "--count", "6", "--staging", "2", "--when-full", "drop"),
+    "interval": (*_OFTEN, "--size", "114670295040B", "--job-mtbf", "7.9h"),
+    "interval, model": (
+        *(*_OFTEN, "--model", "Qwen/Qwen3-8B", "--card-mtbf", "337d", "--common-mode-mtbf", "60d,90d"),
+        *("--spike-interval", "7d", "--mode", "async", "--copy", "2s", "--recovery", "exposed", "--reserve", "5d"),
+    ),
+    "interval, no": (*_OFTEN, "--size", "112GB", "--job-mtbf", "30s", "--intervals", "16s,60s", "--runs", "0"),
+    "explain, interval": ("explain", Saved("interval, model"), "intervals[id=best].retry_overhead_fraction"),
     "list models": ("list", "models"),
     "list systems": ("list", "systems"),
     "list accelerators": ("list", "accelerators"),
@@ -98,6 +107,8 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "study list": ("study", "list"),
     "study run, rows": ("study", "run", "tp-scaling"),
     "study run, fields": ("study", "run", "decode-phase"),
+    "study run, fields and rows": ("study", "run", "stragglers", "--set", "devices=8"),
+    "study run, tables": ("study", "run", "scale"),
     "study run, steps": (
         "study",
         "run",

@@ -40,6 +40,9 @@ _LINES = {
     "plan, mixture": (*_MIXTURE, "--new-tokens", "8"),
     "plan, batches": (*_BATCHES, "--tpot", "30ms"),
     "plan, batches, no": (*_BATCHES, "--concurrency", "64", "--tpot", "1ms"),
+    "interval": (
+        *("checkpoint", "interval", "--size", "112GB", "--write", "7GB/s", "--job-mtbf", "7.9h", "--restart", "120s"),
+    ),
     "list models": ("list", "models"),
     "list systems": ("list", "systems"),
     "list accelerators": ("list", "accelerators"),
@@ -139,7 +142,9 @@ _TWEAKED = (
 )
 
 
-@pytest.mark.parametrize("line", [*(_LINES[name] for name in _LINES if name.startswith("plan")), _TWEAKED])
+@pytest.mark.parametrize(
+    "line", [*(_LINES[name] for name in _LINES if name.startswith(("plan", "interval"))), _TWEAKED]
+)
 def test_every_next_command_runs(line):
     commands = answer_of(*line, code=run(*line).code)["next_commands"]
     assert commands
@@ -175,6 +180,9 @@ def test_the_next_command_of_ones_own_config_names_its_path(tmp_path):
         " fit",
         " plan",
         " plan serve",
+        " checkpoint",
+        " checkpoint interval",
+        " checkpoint timeline",
         " explain",
         " compare",
         " list",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from functools import cache
 from io import StringIO
@@ -14,6 +15,7 @@ from meshwright.base.leaves import leaves
 from meshwright.base.result import Result, Verdict
 from meshwright.cli.options import FORMATS
 from meshwright.cli.show import _FORMS
+from meshwright.cost.overheads import retry_count
 from meshwright.output.csv_rows import as_csv
 from meshwright.scenarios._engine import budget_bytes
 from tests.ui.lines import LINES, arguments
@@ -235,13 +237,16 @@ def test_csv_of_a_number_is_its_formulas_with_every_digit_and_its_inputs(name):
 
 @pytest.mark.parametrize("name", _EXPLAINED)
 def test_the_values_of_a_formula_in_csv_give_its_value(name):
-    """Signs as Python has them; beside its `max` and `min`, rounding up and the budget of an engine."""
+    """Signs as Python has them; beside its `max`, `min` and exponentials, what is no arithmetic."""
     known = {
         "__builtins__": {},
         "max": max,
         "min": min,
         "divide_up": lambda left, right: -(-left // right),
         "budget_bytes": budget_bytes,
+        "exp": math.exp,
+        "expm1": math.expm1,
+        "retry_count": retry_count,
     }
     for row in table(name):
         if row["kind"] == "formula":

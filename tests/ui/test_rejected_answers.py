@@ -95,3 +95,21 @@ def test_a_power_budget_carries_whole_boxes_of_eight(budget, boxes):
     }
     assert powered == {8.0 * boxes}
     assert answer["best"]["energy_j"] == pytest.approx(boxes * 10_200 * answer["best"]["last_finish_s"])
+
+
+def test_twice_the_shards_halve_the_state_and_not_the_peak():
+    """Chapter "Training systems": the logged peak of FSDP2, and the least peak that shapes give."""
+    logged = answer_of("study", "run", "state-and-peak")["answer"]
+    assert (logged["ranks"], logged["against"]) == (4, 2)
+    assert logged["state_reduction"] == 0.5
+    assert logged["peak_reduction"] == pytest.approx(0.2303, abs=1e-4)
+    assert logged["peak_bytes"] > 1.5 * logged["proportional_peak_bytes"]
+    few, many = (
+        answer_of("study", "run", "zero-residency", "--set", f"shards={count}", "--set", "stages=3")["answer"][
+            "stages"
+        ][0]
+        for count in (32, 64)
+    )
+    assert few["state_bytes"] == 2 * many["state_bytes"]
+    assert many["least_peak_bytes"] > 0.6 * few["least_peak_bytes"]
+    assert few["gathered_bytes"] == many["gathered_bytes"] > 0

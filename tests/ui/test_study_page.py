@@ -1,4 +1,4 @@
-"""The page of the worked study: every number in its prose stands in an output that it quotes."""
+"""The pages of worked studies: every number in their prose stands in an output that they quote."""
 
 from __future__ import annotations
 
@@ -10,27 +10,34 @@ from meshwright.sweep.study import read_study, run_study
 from tests.ui.program import ROOT
 from tests.ui.quoted import commands
 
-_PAGE = (ROOT / "docs" / "study-supernode-choice.md").read_text(encoding="utf-8")
 _STUDY = "supernode-choice"
-_NUMBER = re.compile(r"\d+\.\d+(?: (?:ms|us|GB|kJ))?|\d+ (?:ms|us|GB|kJ)")
+_NUMBERS = {"supernode-choice": 30, "scaling": 15, "scale-sweep": 8}
+"""The studies that have a page, and how many numbers its prose holds at least."""
+_NUMBER = re.compile(r"\d+\.\d+(?: (?:ms|us|GB|kJ|d|h)\b)?|\d+ (?:ms|us|GB|kJ|d|h)\b")
 
 
-def prose():
+def page(study):
+    return (ROOT / "docs" / f"study-{study}.md").read_text(encoding="utf-8")
+
+
+def prose(study):
     """The page without its blocks of code, its code spans, its links and the places of the chapter that it names."""
-    text = re.sub(r"^```.*?^```$|^    [^\n]*$|`[^`]*`|\]\([^)]*\)", "", _PAGE, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```$|^    [^\n]*$|`[^`]*`|\]\([^)]*\)", "", page(study), flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"(?:section|equation|figure|experiment)s? [\d.-]+\d", "", " ".join(text.split()))
 
 
-def test_every_number_of_the_prose_stands_in_a_quoted_output():
-    quoted = " ".join("\n".join(item.output or "" for item in commands(_PAGE)).split())
-    numbers = _NUMBER.findall(prose())
-    assert len(numbers) > 30
+@pytest.mark.parametrize("study", _NUMBERS)
+def test_every_number_of_the_prose_stands_in_a_quoted_output(study):
+    quoted = " ".join("\n".join(item.output or "" for item in commands(page(study))).split())
+    numbers = _NUMBER.findall(prose(study))
+    assert len(numbers) > _NUMBERS[study]
     assert [number for number in numbers if number not in quoted] == []
 
 
-def test_every_step_of_the_study_is_quoted():
-    named = {item.arguments[item.arguments.index("--step") + 1] for item in commands(_PAGE)}
-    assert named == {step.name for step in read_study(_STUDY).steps}
+@pytest.mark.parametrize("study", _NUMBERS)
+def test_every_step_of_the_study_is_quoted(study):
+    lines = [item.arguments for item in commands(page(study)) if "--step" in item.arguments]
+    assert {line[line.index("--step") + 1] for line in lines} == {step.name for step in read_study(study).steps}
 
 
 def test_the_speed_up_of_the_throughput_is_that_of_the_scaling_table():

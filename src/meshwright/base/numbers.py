@@ -7,6 +7,7 @@ numbers, see `traced`), so no second implementation exists for any of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
@@ -89,12 +90,12 @@ def log2(value: N) -> N:
 
 def exp(value: N) -> N:
     """Exponential of a dimensionless number."""
-    return cast("N", np.exp(cast("Any", value)))
+    return cast("N", _apply("exp", math.exp, np.exp, value))
 
 
 def expm1(value: N) -> N:
     """Exponential of a dimensionless number, less 1; exact where the number is small."""
-    return cast("N", np.expm1(cast("Any", value)))
+    return cast("N", _apply("expm1", math.expm1, np.expm1, value))
 
 
 def _whole(value: Any) -> Any:

@@ -116,10 +116,6 @@ class Traced:
         """As `log2`."""
         return record("exp", math.exp, self)
 
-    def expm1(self) -> Any:
-        """As `log2`."""
-        return record("expm1", math.expm1, self)
-
     def __eq__(self, other: object) -> bool:
         return bool(self.value == held(other))
 

@@ -34,6 +34,7 @@ _LARGEST: Final = 1e60
 _MOST_EXPONENT: Final = 60
 _MOST_DIGITS: Final = 100
 _MANY: Final = 1000
+_BEYOND_FLOPS: Final = 1e19
 _NUMBER: Final = re.compile(r"^\s*([+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
 
 
@@ -210,7 +211,9 @@ def show_rate(value: float) -> str:
 
 
 def show_flops(value: float, suffix: str = "FLOP") -> str:
-    """FLOP or FLOP/s for reading: 989.4 TFLOP/s."""
+    """FLOP or FLOP/s for reading: 989.4 TFLOP/s; beyond the prefixes 1.2e+26 FLOP."""
+    if value >= _BEYOND_FLOPS:
+        return f"{value:.4g} {suffix}"
     return _show(value, tuple((f"{prefix}{suffix}", 10.0 ** _DECIMAL[prefix]) for prefix in "PTGM"), suffix)
 
 

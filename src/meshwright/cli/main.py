@@ -21,7 +21,7 @@ _VERBS: Final = {
     "fit": ("fit", "Whether a model fits a system at given degrees, byte by byte."),
     "plan": ("plan", "Which layout to run: plan serve."),
     "schedule": ("schedule", "Which pipeline schedule fits, and is then the fastest."),
-    "checkpoint": ("checkpoint", "When saves are durable, and what a failure loses: checkpoint timeline."),
+    "checkpoint": ("checkpoint", "How often to save, and what a failure loses: checkpoint interval, timeline."),
     "explain": ("explain", "Where a number of a saved result comes from: its formula, values and sources."),
     "compare": ("compare", "What changed between two saved answers of one command."),
     "list": ("listing", "What the catalog knows, with sources."),

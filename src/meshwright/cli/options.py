@@ -26,7 +26,7 @@ _WEIGHTS: Final = "bf16, fp16, fp32, fp8, int8, int4, mxfp4 or nvfp4 instead of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Where and how an answer is printed. seed: of anything random; no answer of today draws a random number."""
+    """Where and how an answer is printed. seed: of anything random (the runs of `checkpoint interval`)."""
 
     style: str
     file: str | None

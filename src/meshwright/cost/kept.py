@@ -50,8 +50,8 @@ class Kept:
 def kept(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
     """What stays resident of weights and, under LoRA, of their adapters.
 
-    A parameter in float32 needs no master: it is its own. A base that adapters freeze keeps its parameters alone. Source:
-    Rajbhandari et al., "ZeRO" (arXiv 1910.02054), section 3.1; chapter "Training systems", section 10.1.2.
+    A parameter in float32 needs no master: it is its own. A base that adapters freeze keeps its parameters alone.
+    Source: Rajbhandari et al., "ZeRO" (arXiv 1910.02054), section 3.1; chapter "Training systems", section 10.1.2.
     """
     frozen, trained = _trained(tensors, recipe)
     found: list[Kept] = []
@@ -72,7 +72,8 @@ def gathered(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
     (as torch FSDP2 does to `param_dtype`).
     """
     found: list[Kept] = []
-    for tensor in sum(_trained(tensors, recipe), ()):
+    frozen, trained = _trained(tensors, recipe)
+    for tensor in (*frozen, *trained):
         stored = _copies(tensor, recipe)[-1][1]
         narrow = PLAIN.get(recipe.compute)
         if not tensor.fp32 and narrow is not None and narrow.bits < stored.bits:
@@ -90,11 +91,8 @@ def operand_copies(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, .
     """The copies in fp8 that are made for a product and dropped behind it."""
     if recipe.fp8_copy != "transient":
         return ()
-    return tuple(
-        _as(tensor, "fp8_copy", "gathered", _FP8)
-        for tensor in sum(_trained(tensors, recipe), ())
-        if _multiplied(tensor)
-    )
+    frozen, trained = _trained(tensors, recipe)
+    return tuple(_as(item, "fp8_copy", "gathered", _FP8) for item in (*frozen, *trained) if _multiplied(item))
 
 
 def check_targets(model: Model, recipe: Recipe) -> None:

@@ -33,6 +33,7 @@ CONVENTIONS: Final = Registry(
     error=JobError,
     number=60,
 )
+OWN: Final = "shapes"
 PASSES: Final = 3
 """Forward, and backward for the inputs and for the weights: each as many FLOPs as forward. Source: chapter 10.1.3."""
 
@@ -42,7 +43,8 @@ class Convention:
     """How one tool counts the FLOPs of a token.
 
     blocks: what its weight term counts: the matrix products of the operator table, parameters (those that a token
-    visits), those without the input tables (a head counts, tied or not), or the 12 h^2 weights of a GPT block.
+    visits), those without the input tables (a head counts, tied or not), all parameters, or the 12 h^2 weights of a
+    GPT block.
     pairs: (query, key) pairs of a layer and sequence of s: those it sees, s^2, s^2 / 2, or none.
     width: columns of the two products of attention: heads x head_dim, or the model's width.
     block_passes: how often blocks run, 1 forward + 2 backward, and 1 more where recompute counts; the head runs thrice.
@@ -50,7 +52,7 @@ class Convention:
 
     name: str
     title: str
-    blocks: Literal["products", "parameters", "parameters_without_input", "gpt"]
+    blocks: Literal["products", "parameters", "parameters_without_input", "all_parameters", "gpt"]
     pairs: Literal["visible", "square", "half_square", "none"]
     width: Literal["query", "model"]
     block_passes: int
@@ -65,7 +67,7 @@ def read_convention(name: str) -> Convention:
 
 
 @formula
-def model_flops(model: Model, sequence: N, convention: str = "shapes") -> N:
+def model_flops(model: Model, sequence: N, convention: str = OWN) -> N:
     """FLOPs of training on one sequence of `sequence` tokens: forward, backward, and what else the convention counts.
 
     sequence: tokens; a number, a column or a traced number.   Of a mixture, the experts that a token visits. Raises
@@ -79,31 +81,32 @@ def model_flops(model: Model, sequence: N, convention: str = "shapes") -> N:
 
 
 @formula
-def flops_per_token(model: Model, sequence: N, convention: str = "shapes") -> N:
+def flops_per_token(model: Model, sequence: N, convention: str = OWN) -> N:
     """`model_flops` of a token, the mean over its sequence. Source: chapter "Training systems", section 10.1.3."""
     return model_flops(model, sequence, convention) / sequence
 
 
 @formula
-def step_flops(model: Model, sequence: N, sequences: Any, convention: str = "shapes") -> N:
+def step_flops(model: Model, sequence: N, sequences: Any, convention: str = OWN) -> N:
     """`model_flops` of a step of `sequences` sequences. Source: chapter "Training systems", section 10.1.3."""
     return model_flops(model, sequence, convention) * sequences
 
 
 @formula
-def job_flops(model: Model, sequence: N, tokens: Any, convention: str = "shapes") -> N:
+def job_flops(model: Model, sequence: N, tokens: Any, convention: str = OWN) -> N:
     """`model_flops` of `tokens` tokens in whole sequences. Source: chapter "Training systems", section 10.1.3."""
     return flops_per_token(model, sequence, convention) * tokens
 
 
 @formula
-def mfu(tokens_per_s: N, flops_per_token: Any, devices: Any, peak_flops_per_s: Any) -> N:
+def mfu(tokens_per_s: N, token_flops: Any, ranks: Any, peak_flops_per_s: Any) -> N:
     """Share of the peak of all devices that the model's FLOPs take; no unit.
 
-    tokens_per_s: of all devices, over the whole step, waits included.   peak_flops_per_s: dense, of one device.
+    tokens_per_s: of all ranks together, over the whole step, waits included.   token_flops: of one token, by the
+    convention that is asked about.   peak_flops_per_s: dense, of one device.
     Source: chapter "Training systems", section 10.1.3.
     """
-    return tokens_per_s * flops_per_token / (peak_flops_per_s * devices)
+    return tokens_per_s * token_flops / (peak_flops_per_s * ranks)
 
 
 def forward_flops(operator: Operator, sequence: N) -> N:
@@ -170,6 +173,7 @@ def _without_input(model: Model) -> int:
 _PARAMETERS: Final[dict[str, Callable[[Model], int]]] = {
     "parameters": active_parameters,
     "parameters_without_input": _without_input,
+    "all_parameters": lambda model: parameter_counts(model)["total"],
 }
 _PAIRS: Final[dict[str, Callable[[Operator, Any], Any]]] = {
     "visible": _visible_pairs,

@@ -28,7 +28,7 @@ _ROUNDS: Final = 64
 def devices_failures_per_s(card_count: Any, card_mtbf_s: N, common_failures_per_s: Any) -> N:
     """Failures a second of all devices, and once for the job what stops them together (a switch, a power supply).
 
-    Source: chapter "Training systems", section 10.4.4. Leaves out that devices age, and that one failure brings another.
+    Source: chapter "Training systems", section 10.4.4. Leaves out aging, and failures that bring others.
     """
     return card_count / card_mtbf_s + common_failures_per_s
 
@@ -70,7 +70,7 @@ def overhead_fraction(interval_s: N, stall_s: Any, lag_s: Any, failures_per_s: A
 
 @formula
 def first_order_interval_s(stall_s: N, failures_per_s: Any) -> N:
-    """The interval at which `overhead_fraction` is least; the rate is above zero. It is 0 for a save that holds nothing.
+    """The interval at which `overhead_fraction` is least, 0 for a save that holds nothing; the rate is above zero.
 
     Source: chapter "Training systems", section 10.4.4; Young (1974), equation 3.
     """

@@ -1,7 +1,7 @@
 """A model and columns of layouts go in; what each row's pipeline ranks hold and work on comes out.
 
-Ranks of a pipeline that hold the same layers are one entry; of these the one that keeps most sets of activations counts,
-because bytes rise with the sets. So a row has a handful of entries, whatever its pp.
+Ranks of a pipeline that hold the same layers are one entry; of these the one that keeps most sets of activations
+counts, because bytes rise with the sets. So a row has a handful of entries, whatever its pp.
 """
 
 from __future__ import annotations

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from meshwright.base.numbers import maximum, minimum, where
+from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named, values
 from meshwright.cost.pipelines import PLAIN as PLAIN_SCHEDULE
 from meshwright.cost.roofline import read_s
 from meshwright.cost.training_exchange import boundary_s, layer_exchange, state_exchange
 from meshwright.cost.training_work import training_work
 from meshwright.layout.layouts import distinct
+from meshwright.layout.ownership import ZERO_OF_STATE
 from meshwright.workload.slots import Work, read_schedule
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from meshwright.system.system import System
 
 Prefetch: TypeAlias = Literal["on", "off"]
+_GRADIENTS: Final = ZERO_OF_STATE["gradients"]
+_PARAMETERS: Final = ZERO_OF_STATE["parameters"]
 _MESH: Final = ("dp_replicate", "dp_shard", "pp", "cp", "tp", "ep", "etp")
 NOT_MODELLED: Final = (
     "norms, rotary embedding, activation functions, residual adds, dropout and the loss (an --efficiency holds them)",
@@ -144,11 +147,11 @@ class Turns:
 def turns(zero: Any, gather: Any, reduce: Any, spread: Any) -> Turns:
     """Of a module, or of several added up. An all_reduce is a reduction and, as long, a gather of sums."""
     none = np.zeros(1)
-    last = where(zero < 2, reduce, none) + spread
+    last = where(zero < _GRADIENTS, reduce, none) + spread
     return Turns(
-        gather_each=where(zero == 3, gather, none),
-        reduce_each=where(zero >= 2, reduce, none),
-        gather_once=where((zero == 1) | (zero == 2), gather, none),
+        gather_each=where(zero == _PARAMETERS, gather, none),
+        reduce_each=where(zero >= _GRADIENTS, reduce, none),
+        gather_once=where((zero > 0) & (zero < _PARAMETERS), gather, none),
         reduce_last=last + where(zero == 0, reduce, none),
     )
 
@@ -231,7 +234,7 @@ def _stages(lines: Pipelines, parts: TrainingParts) -> _Stages:
 
 
 def _first_module(columns: Any, held: Ints) -> Any:
-    """Of the first module of each entry: the first end where it has that, or a layer of the longest kind that it has."""
+    """Of the first module of each entry: the first end where it has that, or its longest layer."""
     longest: Any = np.zeros(held.shape[:2])
     for kind in range(held.shape[2] - 2):
         longest = maximum(longest, where(held[:, :, kind] > 0, columns[:, kind, None], np.zeros(1)))
@@ -239,7 +242,7 @@ def _first_module(columns: Any, held: Ints) -> Any:
 
 
 def update_s(system: System, lines: Pipelines, state: StateColumns, *, charged: bool) -> Floats:
-    """Reading and writing what the optimizer owns, and reading gradients and writing parameters, on the fullest rank."""
+    """What the optimizer owns is read and written, gradients are read, parameters written; on the fullest rank."""
     if not charged:
         return np.zeros(len(lines.ranks))
     touched: Any = state.optimizer_state * 2 + state.gradients + state.parameters
@@ -300,8 +303,7 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     sends = boundary * 2 * (layouts.degree("pp") - 1)
     exposed = named(exchanged + behind + sends, "exposed_comm_s")
     channel_s = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
-    collectives = 2.0 * (layouts.degree("zero") == 3) + (layouts.degree("zero") >= 2)
-    _ = minimum
+    collectives = 2.0 * (layouts.degree("zero") == _PARAMETERS) + (layouts.degree("zero") >= _GRADIENTS)
     return TrainingStep(
         compute_s=compute,
         exposed_comm_s=exposed,
@@ -318,9 +320,7 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     )
 
 
-def _bubble(
-    layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], rows: Ints, slowest: Ints
-) -> Floats:
+def _bubble(layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], rows: Ints, slowest: Ints) -> Floats:
     """Idle time of the slowest rank, by the formula of each row's schedule.
 
     The formulas are linear in the work of a rank: with unequal stages that of the mean of the other ranks, which for
@@ -338,7 +338,8 @@ def _bubble(
     names = layouts.plain().columns["schedule"]
     for name in sorted({item for item in names.tolist() if item is not None}):
         formula = read_schedule(name).BUBBLE
-        took = formula.time(stages, layouts.degree("virtual_stages"), work) if formula is not None else np.full(1, np.nan)
+        pieces = layouts.degree("virtual_stages")
+        took = np.full(1, np.nan) if formula is None else formula.time(stages, pieces, work)
         idle = where(names == name, maximum(took, 0.0), idle)
     plain = read_schedule(PLAIN_SCHEDULE).BUBBLE
     assert plain is not None

@@ -1,20 +1,223 @@
-"""STUB replaced by the merge."""
+"""A model, columns of layouts and a length go in; the activation bytes of one micro-batch come out, by block kind.
+
+Every copy of the model trains on samples of its own, so the data-parallel axes cut nothing of a copy's micro-batch; the
+ownership table cuts the rest (state `activations`). Rows routed to experts are dealt evenly, without dropping any.
+"""
+
+from __future__ import annotations
+
 from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
 import numpy as np
-from typing import Any
+
+from meshwright.base.numbers import divide_up, maximum, minimum, where
+from meshwright.base.traced import named
+from meshwright.layout.layouts import distinct
+from meshwright.layout.ownership import fullest_sizes, product
+from meshwright.model.feed_forwards import Experts
+from meshwright.model.tensors import Dim, Tensor
+from meshwright.workload.gradients import block_gradients, head_gradients
+from meshwright.workload.recomputing import read_recompute
+from meshwright.workload.saved import block_saved, embedding_saved, head_saved
+from meshwright.workload.saved_entries import AttentionKernel, Elementwise, Kernels, Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from meshwright.base.numbers import Ints
+    from meshwright.layout.layouts import Layouts
+    from meshwright.model.model import Model
+    from meshwright.workload.gradients import Groups
+    from meshwright.workload.recomputing import Recompute
+    from meshwright.workload.saved import BlockSet
+    from meshwright.workload.saved_entries import Saved
+
+_SOURCE: Final = 'chapter "Training systems", section 10.2.2'
+_CUTS: Final = ("tp", "sp", "cp")
+_EXPERT_CUTS: Final = ("ep", "etp")
+NOT_MODELLED: Final = (
+    "uneven routing: every rank of an expert group takes as many rows as it sends",
+    "ends of a stage that `uniform_N` does not divide, where a chunk is shorter",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ActivationColumns:
-    saved: Any
-    rebuilt: Any
-    head: Any
-    embedding: Any
-    head_transient: Any
-def activation_columns(model, layouts, *, sequence, kernel, loss):
-    rows=layouts.degree("micro_batch")*sequence//layouts.degree("cp")//layouts.degree("tp")
-    full=layouts.columns["recompute"]=="full"
-    s=np.stack([np.where(full,rows*model.hidden*2,rows*model.hidden*34)]*len(model.kinds),axis=1)
-    z=np.zeros(len(layouts),dtype=np.int64)
-    return ActivationColumns(saved=s,rebuilt=s,head=rows*model.vocab*6,embedding=z,head_transient=rows*model.vocab*4)
-def repeated(model,recompute):
-    from meshwright.workload.operators import operators
-    return {o.name:1.0 for o in operators(model) if o.kind is not None} if recompute=="full" else {}
+    """Bytes of one micro-batch on the fullest rank. [rows, kinds] of one layer, or [rows] of an end.
+
+    saved: kept from a layer's forward to its backward.   rebuilt: alive beside while one layer's backward runs: what
+    recompute makes again, and the gradients of the operator that holds most.   head: kept by the end of the last stage.
+    embedding: kept by the start of the first, beside token numbers.   head_transient: alive beside while the loss's
+    backward runs.
+    """
+
+    saved: Ints
+    rebuilt: Ints
+    head: Ints
+    embedding: Ints
+    head_transient: Ints
+
+
+def activation_columns(
+    model: Model,
+    layouts: Layouts,
+    *,
+    sequence: int,
+    kernel: AttentionKernel = "flash",
+    loss: Loss = "materialised",
+    elementwise: Elementwise = "eager",
+) -> ActivationColumns:
+    """Activation bytes of one micro-batch of `micro_batch` samples a copy, each of `sequence` positions.
+
+    Every layer keeps what the row's recompute policy says. Raises LAY030 for a policy that is not known.
+    """
+    kernels = Kernels(attention=kernel, elementwise=elementwise, loss=loss)
+    experts = any(isinstance(block.feed_forward, Experts) for block in model.kinds)
+    few, place = distinct(layouts, (*_CUTS, *(_EXPERT_CUTS if experts else ())))
+    sizes = _Sizes(layouts=few, positions=sequence)
+    parts = [_kind_parts(model, kind, sizes, kernels) for kind in range(len(model.kinds))]
+    ends = (
+        sizes.total(head_saved(model, sequence, kernels)),
+        sizes.total(embedding_saved(model, sequence, kernels)),
+        sizes.most(head_gradients(model, sequence, kernels)),
+    )
+    by_way, way = _by_policy(model, layouts, parts)
+    batch = layouts.degree("micro_batch")
+    saved, rebuilt = by_way[:, way, place] * batch[:, None]
+    head, embedding, transient = np.stack(ends)[:, place] * batch
+    return ActivationColumns(
+        saved=named(saved, "saved_activations_bytes", _SOURCE),
+        rebuilt=named(rebuilt, "rebuilt_activations_bytes", _SOURCE),
+        head=named(head, "head_activations_bytes"),
+        embedding=named(embedding, "embedding_activations_bytes"),
+        head_transient=named(transient, "head_gradients_bytes"),
+    )
+
+
+def entry_bytes(entries: Sequence[Saved], layouts: Layouts, positions: Any) -> tuple[Ints, ...]:
+    """Bytes of each entry of one sample on the fullest rank, one column an entry."""
+    sizes = _Sizes(layouts=layouts, positions=positions)
+    return tuple(sizes.of(entry) for entry in entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sizes:
+    """Sizes of entries of one sample under columns of cuts."""
+
+    layouts: Layouts
+    positions: Any
+
+    def total(self, entries: Sequence[Saved]) -> Ints:
+        """Bytes of entries together."""
+        held: Any = np.zeros(len(self.layouts), dtype=np.int64)
+        for entry in entries:
+            held = held + self.of(entry)
+        return held
+
+    def most(self, groups: Groups) -> Ints:
+        """Bytes of the largest group."""
+        return reduce(maximum, (self.total(group) for group in groups.values()))
+
+    def of(self, entry: Saved) -> Ints:
+        """Bytes of one entry on the fullest rank."""
+        elements: Any = product(fullest_sizes(entry.tensor, self.layouts, "activations"))
+        if entry.visits:
+            elements = elements * self._visits(entry.visits)
+        sized = np.broadcast_to(np.asarray(elements * entry.bits // 8), len(self.layouts))
+        return named(sized, f"{entry.tensor.name}_bytes")
+
+    def _visits(self, top_k: int) -> Ints:
+        """Rows that the experts of one rank work on, an equal share of those that its expert group brings.
+
+        A rank of ep x etp = tp x n ranks brings the rows of its tp group with n - 1 other groups, each row once; an etp
+        rank works on every row of its experts. Without sp the tp ranks hold the same rows, and ep may be less than tp.
+        """
+        rows, _ = fullest_sizes(_rows(self.positions), self.layouts, "activations")
+        visits: Any = rows * top_k
+        shared = divide_up(visits * self.layouts.degree("etp"), self.layouts.degree("tp"))
+        alone = maximum(shared, divide_up(visits, self.layouts.degree("ep")))
+        return where(self.layouts.columns["sp"], shared, alone)
+
+
+def _rows(positions: Any) -> Tensor:
+    """The rows that a tp group brings together: cut by cp, and by tp nowhere."""
+    dims = (Dim(role="positions", size=positions), Dim(role="heads", size=1))
+    return Tensor(name="rows", part="experts", dims=dims)
+
+
+def _by_policy(model: Model, layouts: Layouts, parts: Sequence[_Parts]) -> tuple[Ints, Ints]:
+    """[2, ways, rows of `parts`, kinds] of bytes kept and of bytes beside, of one sample; and the way of each layout.
+
+    A way is a policy; where one treats layers of a stage unlike, also so many layers.
+    """
+    ways, way = distinct(layouts, ("recompute",))
+    if any(read_recompute(name).spread for name in ways.columns["recompute"].tolist()):
+        ways, way = distinct(layouts, ("recompute", "pp", "virtual_stages"))
+    layers = divide_up(np.asarray(model.layers), ways.degree("pp") * ways.degree("virtual_stages"))
+    found: list[Any] = []
+    known: dict[str, list[tuple[Ints, Ints]]] = {}
+    for row, name in enumerate(ways.columns["recompute"].tolist()):
+        policy = read_recompute(name)
+        if name not in known:
+            known[name] = [part.treated(policy) for part in parts]
+        both = zip(parts, known[name], strict=True)
+        found.append([part.spread(policy, one, layers[row]) if policy.spread else one for part, one in both])
+    return np.moveaxis(np.array(found), (2, 3), (0, 2)), way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """Bytes of one layer of a kind. sizes: of each entry of its set.   whole: all it keeps when nothing is made again.
+
+    mixer, feed_forward: gradients of the operator that holds most, in either half.
+    """
+
+    block: BlockSet
+    sizes: Mapping[tuple[str, int], Ints]
+    whole: Ints
+    mixer: Ints
+    feed_forward: Ints
+
+    def treated(self, policy: Recompute) -> tuple[Ints, Ints]:
+        """Bytes kept by a layer that the policy treats, and the most beside them while its backward runs.
+
+        The half with the feed-forward goes first, and what it kept is free before the other half's backward runs.
+        """
+        kept = {item.storage for item in policy.kept(self.block)}
+        halves = self.block.saved[: self.block.mixing], self.block.saved[self.block.mixing :]
+        first, second = ([self.sizes[item.storage] for item in half if item.storage not in kept] for half in halves)
+        freed = self._sum(self.sizes[item.storage] for item in halves[1] if item.storage in kept)
+        held = self._sum(self.sizes[key] for key in sorted(kept))
+        if policy.rebuilt == "layer":
+            made, freed = self._sum([*first, *second]), freed + self._sum(second)
+            return held, made + maximum(self.feed_forward, self.mixer - freed)
+        at_once = self._sum if policy.rebuilt == "half" else self._most
+        return held, maximum(at_once(second) + self.feed_forward, at_once(first) + self.mixer - freed)
+
+    def _sum(self, columns: Iterable[Ints]) -> Ints:
+        return sum(columns, self.whole * 0)
+
+    def _most(self, columns: Iterable[Ints]) -> Ints:
+        return reduce(maximum, columns, self.whole * 0)
+
+    def spread(self, policy: Recompute, treated: tuple[Ints, Ints], layers: Any) -> tuple[Ints, Ints]:
+        """As `treated`, over the layers of a virtual stage, which keep different things: rounded up to one layer's."""
+        kept, beside = treated
+        count = layers // policy.every
+        stage = kept * divide_up(count, policy.chunk) + self.whole * (layers - count)
+        return divide_up(stage, layers), beside + self.whole * (minimum(layers, policy.chunk) - 1)
+
+
+def _kind_parts(model: Model, kind: int, sizes: _Sizes, kernels: Kernels) -> _Parts:
+    block = block_saved(model, kind, sizes.positions, kernels)
+    held = {item.storage: sizes.of(item) for item in (*block.saved, block.input, *block.core_inputs)}
+    mixer, feed_forward = block_gradients(model, kind, sizes.positions, kernels)
+    return _Parts(
+        block=block,
+        sizes=held,
+        whole=sizes.total(block.saved),
+        mixer=sizes.most(mixer),
+        feed_forward=sizes.most(feed_forward),
+    )

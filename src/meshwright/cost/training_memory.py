@@ -7,12 +7,13 @@ come and go. The closed form adds what may be alive together on a rank: no less 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named, values
+from meshwright.layout.ownership import ZERO_OF_STATE
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from meshwright.cost.training_activations import ActivationColumns
     from meshwright.cost.training_state import StateColumns
     from meshwright.layout.layouts import Layouts
+
+_GRADIENTS: Final = ZERO_OF_STATE["gradients"]
+_PARAMETERS: Final = ZERO_OF_STATE["parameters"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,8 +61,8 @@ def training_ledger(  # noqa: PLR0917 - the columns of what is kept
     """The ledger of every row.
 
     budget_bytes: in place of activations, gathered modules, transients and workspace, where it is given.
-    modules_ahead: 1 where the next is gathered while another is in use (prefetch), else 0.   Source: chapter "Training systems", sections 10.2.1 to
-    10.2.4.
+    modules_ahead: 1 where the next is gathered while another is in use (prefetch), else 0.   Source: chapter "Training
+    systems", sections 10.2.1 to 10.2.4.
     """
     entries = {name: _of_layers(lines, getattr(state, name)) for name in ("parameters", "gradients", "optimizer_state")}
     resident = entries["parameters"] + entries["gradients"] + entries["optimizer_state"]
@@ -125,7 +129,7 @@ def _gathered(layouts: Layouts, lines: Pipelines, state: StateColumns, ahead: in
     layer, first, last = _largest(lines, state.gradient_buffer)
     gradients = layer * ahead + maximum(layer, maximum(first, last))
     none = np.zeros(1, dtype=np.int64)
-    return where(zero == 3, modules, none) + where(zero >= 2, gradients, none)
+    return where(zero == _PARAMETERS, modules, none) + where(zero >= _GRADIENTS, gradients, none)
 
 
 def _largest(lines: Pipelines, columns: Any) -> tuple[Any, Any, Any]:

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from meshwright.base.numbers import maximum, where
+from meshwright.base.numbers import divide_up, maximum, where
 from meshwright.base.traced import named
 from meshwright.cost.kept import Kept, check_targets, gathered, gradient_buffers, kept, operand_copies
+from meshwright.cost.stages import by_stages, stage_kinds
 from meshwright.layout.layouts import distinct
-from meshwright.layout.ownership import ZERO_OF_STATE, cutting_fields, fullest_sizes
+from meshwright.layout.ownership import ZERO_OF_STATE, cutting_fields, fullest_sizes, state_ways
 from meshwright.model.model import Model, block_weights, first_weights, last_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meshwright.base.numbers import Ints
+    from meshwright.cost.memory_even import Shards
     from meshwright.job.recipe import Recipe
     from meshwright.layout.layouts import Layouts
     from meshwright.layout.ownership import State
@@ -53,9 +55,28 @@ class StateColumns:
     operand_copy: Ints
 
 
-def state_columns(model: Model, layouts: Layouts, recipe: Recipe) -> StateColumns:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageState:
+    """Columns of int64, one row a layout, of the stage whose fullest rank keeps most; the first of equally full ones.
+
+    total: parameters, gradients and optimizer_state.   gathered, gradient_buffer, operand_copy: of its largest module.
+    """
+
+    stage: Ints
+    parameters: Ints
+    gradients: Ints
+    optimizer_state: Ints
+    total: Ints
+    gathered: Ints
+    gradient_buffer: Ints
+    operand_copy: Ints
+
+
+def state_columns(model: Model, layouts: Layouts, recipe: Recipe, *, shards: Shards = "strict") -> StateColumns:
     """Bytes that training keeps, and those of a module in use, one row a layout. A tied head counts again when pp > 1.
 
+    shards: `strict` cuts dim 0 over dp_shard in chunks rounded up, as torch FSDP2; `even` divides bytes exactly, as a
+    flat buffer of a whole module is dealt out (ZeRO, Megatron-LM) and as tables by `16 N / d` have it.
     Every expert counts, whether or not a token visits it. Raises JOB043 for adapters of matrices that the model lacks.
     Source: Rajbhandari et al., "ZeRO" (arXiv 1910.02054), section 5, for dp_shard; replicas over dp_replicate repeat it
     (HSDP).
@@ -63,11 +84,26 @@ def state_columns(model: Model, layouts: Layouts, recipe: Recipe) -> StateColumn
     check_targets(model, recipe)
     items = _items([_module(tensors, recipe) for tensors in _tensors(model)])
     few, place = distinct(layouts, sorted({field for fields in items for field in fields}))
-    table = np.take(_table(items, few, len(model.kinds) + 3), place, axis=0)
+    table = np.take(_table(items, few, len(model.kinds) + 3, shards), place, axis=0)
     if model.tied:
         last, shared = table[:, :, -2], table[:, :, -1]
         table[:, :, -2] = last + where((layouts.degree("pp") > 1)[:, None], shared, np.zeros(1, dtype=np.int64))
     return StateColumns(**{name: table[:, number, :-1] for number, name in enumerate(_COLUMNS)})
+
+
+def stage_totals(model: Model, layouts: Layouts, columns: StateColumns) -> StageState:
+    """What the fullest rank of the fullest stage keeps: the layers and ends of its stage added up."""
+    found: Any = np.zeros((len(_COLUMNS) + 1, len(layouts)), dtype=columns.parameters.dtype)
+    for stages, rows in by_stages(layouts):
+        counts, numbers = stage_kinds(model, stages)
+        resident = [getattr(columns, name)[rows] @ counts.T for name in _STATES]
+        worst = np.argmax(sum(resident), axis=1)
+        has: Any = counts[worst] > 0
+        in_use = [where(has, getattr(columns, name)[rows], 0).max(axis=1) for name in _COLUMNS[len(_STATES) :]]
+        at = np.arange(len(worst))
+        found[:, rows] = np.stack([*(column[at, worst] for column in resident), *in_use, numbers[worst]])
+    columns_found = dict(zip((*_COLUMNS, "stage"), found, strict=True))
+    return StageState(**columns_found, total=found[0] + found[1] + found[2])
 
 
 def _tensors(model: Model) -> list[tuple[Tensor, ...]]:
@@ -96,12 +132,12 @@ def _items(modules: Sequence[_Module]) -> _Items:
     return found
 
 
-def _table(items: _Items, layouts: Layouts, modules: int) -> Any:
+def _table(items: _Items, layouts: Layouts, modules: int, shards: Shards) -> Any:
     """[rows, columns, modules]; what is cut alike is evaluated once for each way that it is cut."""
     total: Any = np.zeros((len(layouts), len(_COLUMNS), modules), dtype=np.int64)
     for fields in sorted(items):
         few, place = distinct(layouts, fields)
-        part = np.take(_group(items[fields], few, modules), place, axis=0)
+        part = np.take(_group(items[fields], few, modules, shards), place, axis=0)
         most = maximum(total[:, _LARGEST], part[:, _LARGEST])
         total = total + part
         total[:, _LARGEST] = most
@@ -110,15 +146,19 @@ def _table(items: _Items, layouts: Layouts, modules: int) -> Any:
     return total
 
 
-def _group(items: Sequence[tuple[int, int, Kept]], layouts: Layouts, modules: int) -> Any:
+def _group(items: Sequence[tuple[int, int, Kept]], layouts: Layouts, modules: int, shards: Shards) -> Any:
     """[rows, columns, modules] of some tensors."""
     sizes: dict[tuple[tuple[Dim, ...], State], tuple[Ints | int, ...]] = {}
     found: list[list[Any]] = [[np.zeros(len(layouts), dtype=np.int64)] * modules for _ in _COLUMNS]
     for column, module, item in items:
-        key = (item.tensor.dims, item.state)
+        state: State = item.state if shards == "strict" else "gathered"
+        key = (item.tensor.dims, state)
         if key not in sizes:
-            sizes[key] = fullest_sizes(item.tensor, layouts, item.state)
-        piece = named(item.piece_bytes(sizes[key]), f"{item.tensor.name}.{item.name}_bytes")
+            sizes[key] = fullest_sizes(item.tensor, layouts, state)
+        piece: Any = item.piece_bytes(sizes[key])
+        if shards == "even":
+            piece = divide_up(piece, state_ways(item.tensor, layouts, item.state))
+        piece = named(piece, f"{item.tensor.name}.{item.name}_bytes")
         so_far = found[column][module]
         found[column][module] = maximum(so_far, piece) if column == _LARGEST else so_far + piece
     columns = [column for numbers in found for column in numbers]

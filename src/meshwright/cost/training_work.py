@@ -1,4 +1,4 @@
-"""A model's operators and columns of layouts go in; seconds and FLOPs of one layer's passes over one micro-batch come out.
+"""A model's operators and columns of layouts go in; seconds and FLOPs of one layer's passes come out.
 
 Forward multiplies by every matrix once; backward twice, for the gradient of its input and for that of its weights.
 What a recompute policy runs again is apart: a flat rate of model FLOPs holds it already.
@@ -13,12 +13,12 @@ import numpy as np
 
 from meshwright.base.traced import named
 from meshwright.cost.roofline import compute_s, matmul_flops, roofline_s
-from meshwright.cost.training_activations import repeated
 from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import fullest_sizes, local_elements, product
 from meshwright.workload.attention import score_flops
 from meshwright.workload.batches import prefill
 from meshwright.workload.operators import operators
+from meshwright.workload.recomputing import repeated
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats
@@ -38,7 +38,8 @@ class TrainingWork:
     """Columns [rows, kinds + 2] of one layer of each kind, of the first end (nothing) and of the last, one micro-batch.
 
     forward_s, input_s, weight_s: the passes.   repeated_s: what recompute runs again.   attention_s: the part of
-    forward_s that scores and mixes positions.   forward_flops, repeated_flops: on one rank.
+    forward_s that scores and mixes positions.   forward_flops, repeated_flops: on one rank.   again_fraction: of layers
+    that run again whole, and so their exchanges.
     """
 
     forward_s: Floats
@@ -48,6 +49,7 @@ class TrainingWork:
     attention_s: Floats
     forward_flops: Floats
     repeated_flops: Floats
+    again_fraction: Floats
 
     def take(self, rows: Any) -> TrainingWork:
         """The chosen rows."""
@@ -76,6 +78,7 @@ def _work(  # noqa: PLR0917 - as above
 ) -> TrainingWork:
     shape = (len(layouts), len(model.kinds) + 2)
     found: dict[str, Any] = {name: np.zeros(shape) for name in TrainingWork.__slots__}
+    found["again_fraction"][:, :-2] = 1.0
     again = _repeated(model, layouts)
     for operator in operators(model):
         column = shape[1] - 1 if operator.kind is None else operator.kind
@@ -95,6 +98,9 @@ def _work(  # noqa: PLR0917 - as above
         }
         for name, part in parts.items():
             found[name] = _added(found[name], column, part)
+        if operator.kind is not None:
+            least = found["again_fraction"][:, column]
+            found["again_fraction"][:, column] = np.minimum(least, share)
     return TrainingWork(**found)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.traced import values
+from meshwright.layout.axes import MESH_AXES
 from meshwright.layout.layout import Layout
 
 if TYPE_CHECKING:
@@ -23,9 +24,13 @@ _LONGER: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layouts:
-    """Columns of equal length, in the order of the fields of `Layout`; degrees are int64."""
+    """Columns of equal length, in the order of the fields of `Layout`; degrees are int64.
+
+    order: of the axes that multiply ranks, outermost first, for all rows.
+    """
 
     columns: Mapping[str, NDArray[Any]]
+    order: tuple[str, ...] = MESH_AXES
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -37,11 +42,15 @@ class Layouts:
 
     def take(self, rows: Any) -> Layouts:
         """The chosen rows (a mask, or indices), in that order."""
-        return Layouts(columns={name: column[rows] for name, column in self.columns.items()})
+        return self.changed({name: column[rows] for name, column in self.columns.items()})
+
+    def changed(self, columns: Mapping[str, NDArray[Any]]) -> Layouts:
+        """The table with these columns in place of its own; all of them are as long as these."""
+        return Layouts(columns={**self.columns, **columns}, order=self.order)
 
     def plain(self) -> Layouts:
         """The same table without traces, for what only decides."""
-        return Layouts(columns={name: values(column) for name, column in self.columns.items()})
+        return self.changed({name: values(column) for name, column in self.columns.items()})
 
     def rows(self) -> tuple[Layout, ...]:
         """Every row as a `Layout`, in order."""
@@ -64,7 +73,7 @@ def columns(degrees: Mapping[str, Ints]) -> Layouts:
     """A table from some columns; every other field holds its default."""
     count = len(next(iter(degrees.values())))
     plain = table([Layout()]).take(np.zeros(count, dtype=np.int64))
-    return Layouts(columns={**plain.columns, **degrees})
+    return plain.changed(degrees)
 
 
 def distinct(layouts: Layouts, fields: Sequence[str]) -> tuple[Layouts, Ints]:
@@ -77,10 +86,7 @@ def distinct(layouts: Layouts, fields: Sequence[str]) -> tuple[Layouts, Ints]:
     count = 1
     for name in fields:
         own, ways = _numbered(layouts.columns[name])
-        if count * ways > _LONGER * len(keys):
-            keys, count = _numbered(keys)
-        keys, count = keys * ways + own, count * ways
-    keys, count = _numbered(keys)
+        keys, count = _numbered(keys * ways + own)
     first = np.zeros(count, dtype=np.int64)
     first[keys[::-1]] = np.arange(len(layouts))[::-1]
     return layouts.take(first), keys
@@ -92,7 +98,7 @@ def _numbered(column: NDArray[Any]) -> tuple[Ints, int]:
     if plain.dtype == np.object_:
         known: dict[Any, int] = {}
         return np.array([known.setdefault(item, len(known)) for item in plain.tolist()], dtype=np.int64), len(known)
-    whole = plain.astype(np.int64, copy=False)
+    whole = plain.astype(np.int64)
     most = int(whole.max(initial=0))
     if most > _LONGER * len(whole):
         found, places = np.unique(whole, return_inverse=True)

@@ -189,6 +189,14 @@ def cuts(tensor: Tensor, layouts: Layouts, state: State) -> tuple[tuple[Cut, ...
     return tuple(tuple(dim) for dim in found)
 
 
+def state_ways(tensor: Tensor, layouts: Layouts, state: State) -> Ints:
+    """Into how many parts dp_shard cuts a weight kept as `state`: 1 where `zero` does not cover it."""
+    ways: Ints = np.ones(len(layouts), dtype=np.int64)
+    for cut in cuts(tensor, layouts, state)[0]:
+        ways = ways * cut.ways if cut.axis == "dp_shard" else ways
+    return ways
+
+
 def cutting_fields(tensor: Tensor) -> tuple[str, ...]:
     """The fields of a layout that decide how a weight is cut, in any state; what else differs leaves it as it is."""
     axes = {AXIS_OF_ROLE[dim.role] for dim in tensor.dims if dim.role in AXIS_OF_ROLE}

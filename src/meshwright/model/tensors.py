@@ -16,6 +16,7 @@ Role: TypeAlias = Literal[
     "routes",
     "vocab",
     "table_rows",
+    "adapter_rank",
     "samples",
     "positions",
 ]

@@ -77,6 +77,24 @@ class OperatorRow(TypedDict):
     flops_per_token: Amount
 
 
+class ConventionRow(TypedDict):
+    """FLOPs a token by one way to count them, and how many times the product's own count that is."""
+
+    convention: Name
+    flops_per_token: Amount
+    times_shapes: Amount
+    title: Name
+
+
+class TrainingWork(TypedDict):
+    """Training on one sequence of the length that was asked about."""
+
+    sequence: Count
+    flops_per_token: Amount
+    flops_per_sequence: Amount
+    conventions: list[ConventionRow]
+
+
 class InspectBody(TypedDict):
     """What follows from the shapes alone."""
 
@@ -93,6 +111,7 @@ class InspectBody(TypedDict):
     blocks: list[BlockGroup]
     operators: list[OperatorRow]
     apart: Apart
+    training: TrainingWork | None
 
 
 # ------------------------------------------------------------------------------------------------------ fit and plan

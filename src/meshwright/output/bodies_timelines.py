@@ -11,6 +11,89 @@ from meshwright.output.bodies import Amount, Count, Name
 # ------------------------------------------------------------------------------------------------------- checkpoints
 
 
+class BestInterval(TypedDict):
+    """The best interval of one form, and its overhead in that form."""
+
+    interval_s: Amount
+    overhead_fraction: Amount
+
+
+class SizeParts(TypedDict):
+    """Bytes of a model's save, which add up to size_bytes."""
+
+    parameters_bytes: Count
+    master_bytes: Count
+    optimizer_state_bytes: Count
+
+
+class IntervalItem(TypedDict):
+    """One interval. Fractions are of useful time; finish_s is of the whole run."""
+
+    id: Name
+    interval_s: Amount
+    save_fraction: Amount
+    rework_fraction: Amount
+    recovery_fraction: Amount
+    overhead_fraction: Amount
+    retry_overhead_fraction: Amount
+    spikes_fraction: Amount
+    spikes_s: Amount
+    finish_s: Amount
+
+
+class IntervalPoint(TypedDict):
+    """The overhead of an interval near the best, by first order and by Poisson retry."""
+
+    id: Name
+    interval_s: Amount
+    overhead_fraction: Amount
+    retry_overhead_fraction: Amount
+
+
+class FlatPart(TypedDict):
+    """The intervals whose overhead is at most so many points above the best."""
+
+    within_fraction: Amount
+    from_s: Amount
+    to_s: Amount
+
+
+class DrawnRun(TypedDict):
+    """The run drawn many times at one interval; failures and redone_s are means."""
+
+    id: Name
+    interval_s: Amount
+    runs: Count
+    mean_s: Amount
+    standard_error_s: Amount
+    p05_s: Amount
+    p50_s: Amount
+    p95_s: Amount
+    overhead_fraction: Amount
+    failures: Amount
+    redone_s: Amount
+
+
+class IntervalBody(TypedDict):
+    """How often to save. job_mtbf_s, card_mtbf_s: of hardware, null where none is stated; size_parts: of a model."""
+
+    size_bytes: Count
+    size_parts: SizeParts | None
+    save_s: Amount
+    stall_s: Amount
+    lag_s: Amount
+    failures_per_s: Amount
+    spikes_per_s: Amount
+    job_mtbf_s: Amount | None
+    card_mtbf_s: Amount | None
+    first_order: BestInterval
+    retry: BestInterval
+    flat: FlatPart
+    intervals: list[IntervalItem]
+    curve: list[IntervalPoint]
+    simulated: list[DrawnRun]
+
+
 class SaveItem(TypedDict):
     """One save, with its times as if nothing failed; null where it is dropped."""
 
@@ -68,6 +151,8 @@ class SavesBody(TypedDict):
 class ScheduleRow(TypedDict):
     """One schedule; null where it does not take the shape. Lists have an entry a rank.
 
+    total_s: of a step whose update waits for the last gradient of all ranks.   step_without_barrier_s: from one step's
+    start to the next when each rank updates after its own last gradient: the longest span of a rank, and its update.
     bubble_of: the span whose idle time the formula `bubble_s` is.   over_fastest, below_largest: against the fastest
     and the largest here.   messages: activations of the step; as many gradients come back.
     """
@@ -76,6 +161,7 @@ class ScheduleRow(TypedDict):
     fits: bool
     excluded: Excluded | None
     total_s: Amount | None
+    step_without_barrier_s: Amount | None
     gradients_s: Amount | None
     compute_s: Amount | None
     transfer_wait_s: float | None

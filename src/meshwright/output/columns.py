@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from meshwright.base.units import show_bytes, show_seconds
+from meshwright.base.units import show_bytes, show_flops, show_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,6 +154,13 @@ PART_COLUMNS: Final = (
     Column(name="bytes", value=lambda row: row[2], show=show_bytes),
 )
 """A model's parts: name, count, bytes."""
+CONVENTION_COLUMNS: Final = (
+    Column(name="convention", value=lambda row: row["convention"], side="left"),
+    Column(name="training", value=lambda row: row["flops_per_token"], show=show_flops, unit="FLOP/token"),
+    Column(name="times shapes", value=lambda row: row["times_shapes"], show=lambda value: f"{value:.3f}"),
+    Column(name="counts", value=lambda row: row["title"], side="left"),
+)
+"""Training FLOPs of a token, by every way to count them."""
 
 FORMULA_COLUMNS: Final = (
     Column(name="name", value=lambda item: item.name, side="left"),
@@ -185,6 +192,12 @@ SCHEDULE_COLUMNS: Final = (
     Column(name="why not", value=_why_not, side="left"),
 )
 """The schedules of `schedule`."""
+WIDE_SCHEDULE_COLUMNS: Final = (
+    *SCHEDULE_COLUMNS[:3],
+    Column(name="no barrier", value=lambda row: row.step_without_barrier_s, show=show_seconds, unit="s"),
+    *SCHEDULE_COLUMNS[3:],
+)
+"""The same where lines have no end; a terminal tells those apart that gain."""
 
 
 def part_rows(body: Mapping[str, Any]) -> list[tuple[str, int, int]]:

@@ -20,7 +20,7 @@ from meshwright.output.columns import (
     PARETO_COLUMNS,
     PART_COLUMNS,
     PLAN_COLUMNS,
-    SCHEDULE_COLUMNS,
+    WIDE_SCHEDULE_COLUMNS,
     catalog_cells,
     curve_rows,
     faulted,
@@ -28,6 +28,7 @@ from meshwright.output.columns import (
     part_rows,
 )
 from meshwright.output.expressions import WHOLE, formulas, inputs
+from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -107,11 +108,16 @@ def _body(result: Result) -> Iterator[str]:
         yield from _titled("Formulas", _drawn(FORMULA_COLUMNS, formulas(result, WHOLE)))
         yield from _titled("Inputs", _drawn(INPUT_COLUMNS, inputs(result)))
     if result.command == "schedule":
-        yield from _titled("Schedules", _drawn(SCHEDULE_COLUMNS, body.pop("schedules")))
+        yield from _titled("Schedules", _drawn(WIDE_SCHEDULE_COLUMNS, body.pop("schedules")))
         drawn = body.pop("timeline")
         if drawn is not None:
             title = f"Timeline of {drawn['schedule']}, {drawn['letter_s']:.6g} s a letter"
             yield from _titled(title, ["```text", *drawn["ranks"], "```"])
+    if result.command == "checkpoint interval":
+        yield from _titled("Intervals", _drawn(INTERVAL_COLUMNS, body.pop("intervals")))
+        drawn = body.pop("simulated")
+        if drawn:
+            yield from _titled("The run, drawn", _drawn(DRAWN_COLUMNS, drawn))
     if "steps" in body:
         for step in body["steps"]:
             yield from _step(step, body["answer"][step["id"]])

@@ -66,6 +66,7 @@ COMMANDS: Final = (
     ),
     Command(name="explain", body=bodies.ExplainBody),
     Command(name="schedule", body=bodies_timelines.ScheduleBody),
+    Command(name="checkpoint interval", body=bodies_timelines.IntervalBody),
     Command(name="checkpoint timeline", body=bodies_timelines.SavesBody),
     Command(name="compare", body=bodies.CompareBody),
     Command(name="list", body=bodies_catalog.CatalogBody),

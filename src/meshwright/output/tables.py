@@ -13,8 +13,17 @@ from meshwright.base.result import Result
 from meshwright.base.result import plain as plain_value
 from meshwright.base.units import show_bytes, show_flops, show_seconds
 from meshwright.output.amounts import pair, short
-from meshwright.output.columns import MEMORY_PARTS, PART_COLUMNS, SCHEDULE_COLUMNS, catalog_cells, fullest, part_rows
+from meshwright.output.columns import (
+    CONVENTION_COLUMNS,
+    MEMORY_PARTS,
+    PART_COLUMNS,
+    SCHEDULE_COLUMNS,
+    catalog_cells,
+    fullest,
+    part_rows,
+)
 from meshwright.output.explanation import draw_explanation
+from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS, curve_bars, interval_totals
 from meshwright.output.plan_tables import draw_columns, draw_flips, draw_plan
 from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
 
@@ -61,6 +70,8 @@ def _draw(console: Console, result: Result) -> None:
         draw_plan(console, result)
     elif result.command == "schedule":
         _schedules(console, result.body)
+    elif result.command == "checkpoint interval":
+        _intervals(console, result.body)
     elif result.command == "checkpoint timeline":
         _saves(console, result)
     elif "items" in result.body:
@@ -107,6 +118,19 @@ def _bar(value: int, capacity: int) -> str:
     return "█" * filled + "·" * (_BAR - filled)
 
 
+def _intervals(console: Console, body: Mapping[str, Any]) -> None:
+    """The curve as bars, every interval with its parts, and the runs drawn at each."""
+    for line in curve_bars(body):
+        console.print(line)
+    console.print()
+    draw_columns(console, INTERVAL_COLUMNS, body["intervals"])
+    if body["simulated"]:
+        console.print("\nthe run, drawn:")
+        draw_columns(console, DRAWN_COLUMNS, body["simulated"])
+    for line in interval_totals(body):
+        console.print(line)
+
+
 def _saves(console: Console, result: Result) -> None:
     """Saves as bars and as a table, what waits for the writer, and where another save is recovered."""
     for line in save_bars(result.body):
@@ -132,12 +156,22 @@ def _inspect(console: Console, body: Mapping[str, Any]) -> None:
     work, weights = show_flops(body["flops_per_token"]), show_bytes(body["weight_bytes_per_step"])
     state = show_bytes(body["state_bytes_per_step"])
     console.print(f"one step    {work} a token, reads {weights} of weights and {state} of state")
+    training = body["training"]
+    if training is not None:
+        whole = show_flops(training["flops_per_sequence"])
+        console.print(f"\ntraining on a sequence of {training['sequence']:,} tokens, {whole} of it by shapes:")
+        draw_columns(console, CONVENTION_COLUMNS, training["conventions"])
 
 
 def _schedules(console: Console, body: Mapping[str, Any]) -> None:
     """Every schedule, and the step of the chosen one."""
     console.print()
     draw_columns(console, SCHEDULE_COLUMNS, body["schedules"])
+    ran = [row for row in body["schedules"] if row.total_s is not None]
+    shown = {row.schedule: (show_seconds(row.total_s), show_seconds(row.step_without_barrier_s)) for row in ran}
+    gaining = [f"{name} {without}" for name, (total, without) in shown.items() if without != total]
+    if gaining:
+        console.print(f"\nwithout a barrier between steps: {', '.join(gaining)}; any other as its total")
     drawn = body["timeline"]
     if drawn is not None:
         console.print(f"\n{drawn['schedule']}, a rank a row, {show_seconds(drawn['letter_s'])} a letter:")

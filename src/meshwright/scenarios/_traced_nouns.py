@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Origin = Callable[[str, "int | float"], "tuple[str, str]"]
 _OF_BLOCKS: Final = ".groups."
-_UNTRACED: Final = frozenset({"facts", "defaulted", "notes", "source", "apart", "rope", "fault_domains", "host"})
+_UNTRACED: Final = frozenset({"facts", "defaulted", "notes", "source", "apart", "rope", "fault_domains"})
 
 
 def traced_noun(noun: T, name: str, origin: Origin) -> T:

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from meshwright.base.errors import JobError
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds, Share
+from meshwright.cost.memory_even import Shards
 from meshwright.cost.training import Prefetch, TrainingAssumptions
 from meshwright.cost.training_exchange import Nic
 from meshwright.cost.training_work import EfficiencyKind
@@ -15,6 +16,7 @@ from meshwright.cost.training_work import EfficiencyKind
 TrainObjective: TypeAlias = Literal["date", "cost", "gpu_hours"]
 NO_TIME: Final = Seconds(0.0)
 NO_SHARE: Final = Share(0.0)
+_MOST_KEPT: Final = 10_000
 WORKSPACE: Final = Bytes(2 * 2**30)
 RESTART: Final = Seconds(120.0)
 INTERVAL: Final = Seconds(1800.0)
@@ -31,8 +33,9 @@ class TrainOptions:
     checkpoint_interval: useful time between saves; storage_write: how quickly one is written, training standing;
     restart: from a failure to the first step.   straggler_sigma: spread of a device's compute time over steps.
     spike_interval: between loss spikes, each of which goes back to the last save.   kernel: of attention.   loss:
-    whether logits are stored.   price: of a device for an hour; power: of a box.   objective: what ranks.
-    keep: candidates shown.   finalists: of these, the first that are simulated.   layout: fixed fields, the rest is searched.
+    whether logits are stored.   shards: how zero cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of
+    every tensor in chunks rounded up (FSDP2).   price: of a device for an hour.   objective: what
+    ranks.   keep: candidates shown.   finalists: of these, the first that are simulated.   layout: fixed fields, the rest is searched.
     """
 
     objective: TrainObjective = "date"
@@ -48,6 +51,7 @@ class TrainOptions:
     workspace: Bytes = WORKSPACE
     kernel: Literal["flash", "materialised"] = "flash"
     loss: Literal["materialised", "fused"] = "materialised"
+    shards: Shards = "even"
     card_mtbf: Seconds | None = None
     job_mtbf: Seconds | None = None
     checkpoint_interval: Seconds = INTERVAL
@@ -88,8 +92,8 @@ def checked_options(options: TrainOptions) -> TrainOptions:
         ),
         (options.efficiency is not None and options.efficiency <= 0, "--efficiency 0%", "give a share above zero"),
         (options.checkpoint_interval <= 0, "--checkpoint-interval 0s", "give a time above zero"),
-        (not 1 <= options.keep <= 10_000, f"--keep {options.keep}", "give 1 to 10000"),
-        (not 0 <= options.finalists <= 10_000, f"--finalists {options.finalists}", "give 0 to 10000"),
+        (not 1 <= options.keep <= _MOST_KEPT, f"--keep {options.keep}", "give 1 to 10000"),
+        (not 0 <= options.finalists <= _MOST_KEPT, f"--finalists {options.finalists}", "give 0 to 10000"),
     )
     for wrong, cause, fix in pairs:
         if wrong:

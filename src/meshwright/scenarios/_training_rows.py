@@ -125,10 +125,9 @@ def _refused(  # noqa: PLR0917 - the nouns, and which
     if not table.count[row]:
         sizes = [size for size in range(1, job.global_batch + 1) if job.global_batch % (copies * size) == 0]
         near = min(sizes, key=lambda size: abs(size - layout.micro_batch), default=None)
-        reason = f"{job.global_batch} sequences are no whole number of micro-batches of {layout.micro_batch} on {copies}"
-        return Excluded(
-            code="LAY030", reason=f"{reason} copies", nearest=None if near is None else f"micro_batch={near}", limit="rule"
-        )
+        reason = f"{job.global_batch} sequences are no whole number of micro-batches of {layout.micro_batch}"
+        nearest = None if near is None else f"micro_batch={near}"
+        return Excluded(code="LAY033", reason=f"{reason} on {copies} copies", nearest=nearest, limit="rule")
     if layout.pp > 1:
         name = layout.schedule or "one_f_one_b"
         shape = Shape(stages=layout.pp, micro_batches=int(table.count[row]), virtual_stages=layout.virtual_stages)

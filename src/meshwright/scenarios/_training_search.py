@@ -111,9 +111,7 @@ def _by_ties(table: TrainingTable, rows: Ints) -> Ints:
     return np.lexsort([spends[1], spends[0], goals(table)[rows], grades(table)[rows]])
 
 
-def _ranked(
-    model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts
-) -> Layouts:
+def _ranked(model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts) -> Layouts:
     """The first `options.keep` of a small table, in order."""
     table = training_table(model, system, job, options, layouts)
     spends = [np.not_equal(layouts.columns[name], "none") for name in ("offload", "recompute")]
@@ -123,4 +121,4 @@ def _ranked(
 
 def _joined(left: Layouts, right: Layouts) -> Layouts:
     columns: Mapping[str, Any] = left.columns
-    return Layouts(columns={name: np.concatenate([columns[name], right.columns[name]]) for name in columns})
+    return left.changed({name: np.concatenate([columns[name], right.columns[name]]) for name in columns})

@@ -156,7 +156,7 @@ def simulated_step(  # noqa: PLR0917 - the nouns, and one layout
     Source: chapter "Training systems", sections 10.1.2, 10.3.2 and 10.3.3. Raises SCH002 for slots that wait for each
     other.
     """
-    state = state_columns(model, layouts, job.recipe)
+    state = state_columns(model, layouts, job.recipe, shards=options.shards)
     plan, exchanged = step_plan(model, system, job, options, layouts, count, state)
     run = run_step(plan)
     free = run if plan == plan.alone() else run_step(plan.alone())

@@ -7,7 +7,7 @@ for many of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.errors import LayoutError
+from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.rules import keeps_all
@@ -100,7 +101,7 @@ def _joined(space: Space, meshes: list[Ints], choices: list[Ints]) -> Layouts:
     """Meshes with their choices beside them."""
     mesh, choice = np.concatenate(meshes), np.concatenate(choices)
     chosen = {name: column[choice] for name, column in space.choices.items()}
-    return Layouts(columns={**space.meshes.take(mesh).columns, **chosen})
+    return space.meshes.take(mesh).changed(chosen)
 
 
 def _kinds_of_mesh(space: Space) -> list[tuple[Any, ...]]:
@@ -142,11 +143,13 @@ def _meshes(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any
         cause = f"no mesh with {asked} has the {devices} devices of {system.name}"
         raise LayoutError(2, cause, "leave dp_replicate or dp_shard out of --layout, or give another number of boxes")
     held = _with_experts(model, np.array(rows, dtype=np.int64), fixed)
-    table = columns({**{name: held[:, place] for place, name in enumerate(MESH)}, "zero": np.zeros(len(held), np.int64)})
-    table = Layouts(columns={**table.columns, "attention": np.full(len(table), "data_parallel", dtype=object)})
+    degrees_of = {name: held[:, place] for place, name in enumerate(MESH)}
+    table = columns(degrees_of)
+    table = table.changed({"attention": np.full(len(table), "data_parallel", dtype=object)})
+    table = replace(table, order=PIPELINE_OUTSIDE)
     if fixed.keys() >= {"tp", "pp"}:
         return table
-    kept = keeps_all(model, Layouts(columns={**table.columns, "sp": np.ones(len(table), dtype=np.bool_)}))
+    kept = keeps_all(model, table.changed({"sp": np.ones(len(table), dtype=np.bool_)}))
     return table.take(np.flatnonzero(kept)) if kept.any() else table
 
 

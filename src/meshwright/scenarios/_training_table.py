@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.base.numbers import maximum, where
+from meshwright.base.numbers import maximum
 from meshwright.base.traced import named, values
 from meshwright.cost.overheads import devices_failures_per_s, finish_s, overhead_fraction
 from meshwright.cost.pipelines import pipelines
+from meshwright.cost.stragglers import straggler_s
 from meshwright.cost.training import estimate_training
 from meshwright.cost.training_activations import activation_columns
 from meshwright.cost.training_memory import training_ledger
 from meshwright.cost.training_state import state_columns
 from meshwright.job.train import steps_of
 from meshwright.layout.layouts import Layouts
-from meshwright.model.model import parameter_counts
 from meshwright.scenarios._training_space import micro_batches
-from meshwright.cost.stragglers import straggler_s
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Bools, Floats, Ints
@@ -58,11 +57,13 @@ class TrainingTable:
         return len(self.layouts)
 
 
-def training_table(model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts) -> TrainingTable:
+def training_table(
+    model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts
+) -> TrainingTable:
     """Every row evaluated. Source: chapter "Training systems", sections 10.2.4, 10.3.3, 10.6.1."""
     count = micro_batches(job, layouts)
     lines = pipelines(model, layouts, maximum(count, 1))
-    state = state_columns(model, layouts, job.recipe)
+    state = state_columns(model, layouts, job.recipe, shards=options.shards)
     kept = activation_columns(model, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss)
     ahead = 1 if options.prefetch == "on" else 0
     ledger = training_ledger(layouts, lines, state, kept, options.workspace, options.activation_budget, ahead)
@@ -143,6 +144,3 @@ def input_wait_s(job: TrainJob, options: TrainOptions, step_s: Floats) -> Floats
     if options.prep_workers is not None and options.prep_rate is not None:
         return maximum(job.global_batch / (options.prep_workers * options.prep_rate) - step_s, 0.0)
     return step_s * 0.0 + (options.input_wait or 0.0)
-
-
-_ = (parameter_counts, where)

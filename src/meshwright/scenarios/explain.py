@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 from meshwright.base.errors import FileError, suggest
@@ -18,7 +18,9 @@ from meshwright.base.traced import expression, held
 from meshwright.job.serve import ServeJob
 from meshwright.layout.layout import Layout
 from meshwright.model.model import Model
+from meshwright.scenarios._interval import IntervalOptions
 from meshwright.scenarios._traced_nouns import given, of_model, of_system, traced_noun
+from meshwright.scenarios.checkpoint_interval import checkpoint_interval
 from meshwright.scenarios.fit import FitOptions, fit
 from meshwright.scenarios.inspect import InspectOptions, inspect
 from meshwright.scenarios.serving import ServeOptions, plan_serve
@@ -36,6 +38,14 @@ _WITHOUT_FORMULA: Final = {
     "flips": (
         "a flip is found by search, and no formula gives it",
         "explain the goals there: plan again with its parameter set to the flip's value",
+    ),
+    "simulated": (
+        "a mean or a quantile of drawn runs, and no formula gives it",
+        "explain the retry_overhead_fraction of that interval, which the mean agrees with",
+    ),
+    "flat": (
+        "an edge is found by search, and no formula gives it",
+        "explain the retry_overhead_fraction of an interval there, given in --intervals",
     ),
     "defaulted": (
         "a field that the config leaves out, with the value of its class",
@@ -105,10 +115,20 @@ def _plan_serve(document: Document, layout: Document | None) -> Result:
     return plan_serve(_model(document), _system(document), job, options)
 
 
+def _checkpoint_interval(document: Document, _layout: Document | None) -> Result:
+    """Without the simulation, whose numbers have no formula."""
+    inputs = document["inputs"]
+    options = traced_noun(rebuild(IntervalOptions, inputs["options"], "inputs.options"), "options", given)
+    model = None if inputs["model"] is None else _model(document)
+    result = checkpoint_interval(replace(options, runs=0), model)
+    return replace(result, inputs={**result.inputs, "options": options})
+
+
 _RUNS: Final[Mapping[str, Callable[[Document, Document | None], Result]]] = {
     "inspect": _inspect,
     "fit": _fit,
     "plan serve": _plan_serve,
+    "checkpoint interval": _checkpoint_interval,
 }
 
 

@@ -1,4 +1,4 @@
-"""What is this model? A `Model` and a batch go in; parameters, bytes, state and work per token come out."""
+"""What is this model? A `Model`, a batch and a length go in; parameters, bytes, state and work per token come out."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.result import Basis, Result, Verdict
 from meshwright.base.units import Tokens, show_bytes
 from meshwright.cost.memory import state_bytes_per_token
-from meshwright.cost.model_flops import active_parameters
+from meshwright.cost.model_flops import (
+    CONVENTIONS,
+    OWN,
+    active_parameters,
+    flops_per_token,
+    model_flops,
+    read_convention,
+)
 from meshwright.job.serve import MOST_SESSIONS, MOST_TOKENS, check_range
 from meshwright.layout.ownership import AXIS_OF_ROLE
 from meshwright.model.model import Model, format_bytes, parameter_bytes, parameter_counts
-from meshwright.scenarios._shared import NO_TOKENS, sources_of, stated_model
+from meshwright.scenarios._shared import NO_TOKENS, position_warning, sources_of, stated_model
 from meshwright.workload.attention import score_flops
 from meshwright.workload.batches import Batch, decode, prefill
 from meshwright.workload.feed_forward import distinct_experts
@@ -21,13 +28,19 @@ from meshwright.workload.operators import NOT_MODELLED, Operator, operators
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.base.result import Source
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectOptions:
-    """batch: sessions decoded together, one token each.   context: positions cached per session before the step."""
+    """batch: sessions decoded together, one token each.   context: positions cached per session before the step.
+
+    sequence: length of a training sequence, to count the FLOPs of training on it; 0 leaves training out.
+    """
 
     batch: int = 1
     context: Tokens = NO_TOKENS
+    sequence: Tokens = NO_TOKENS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +58,7 @@ def inspect(model: Model, options: InspectOptions) -> Result:
     """Everything that follows from the shapes alone. Raises JOB001 for a batch or a context out of range."""
     check_range("batch", options.batch, 1, MOST_SESSIONS)
     check_range("context", options.context, 0, MOST_TOKENS)
+    check_range("sequence", options.sequence, 0, MOST_TOKENS)
     work = token_work(model, options.batch, options.context)
     counts = parameter_counts(model)
     body: dict[str, Any] = {
@@ -61,6 +75,7 @@ def inspect(model: Model, options: InspectOptions) -> Result:
         "blocks": _blocks(model),
         "operators": _operators(model),
         "apart": apart(model),
+        "training": training_work(model, options.sequence),
     }
     size = f"{counts['total']:,} parameters, {show_bytes(body['parameter_bytes']['total'])}"
     return Result(
@@ -68,9 +83,10 @@ def inspect(model: Model, options: InspectOptions) -> Result:
         verdict=Verdict(answer="yes", text=f"{model.name}: {size}, {body['kv_bytes_per_token']:,} KV bytes a token"),
         inputs={"model": stated_model(model), "system": None, "job": None, "layout": None, "options": options},
         defaulted=model.defaulted,
+        warnings=position_warning(model, options.sequence),
         notes=model.notes,
         not_modelled=NOT_MODELLED,
-        sources=sources_of(model, None),
+        sources=(*sources_of(model, None), *_convention_sources(options.sequence)),
         basis=_BASIS,
         body=body,
     )
@@ -101,6 +117,38 @@ def prefill_flops(model: Model, tokens: int) -> float:
     matrices = [(item, step.sampled if item.sampled else tokens) for item in operators(model)]
     weight_flops = sum(_matrix_flops(item) * rows for item, rows in matrices)
     return 1.0 * (weight_flops + sum(_attention_flops(item, step) for item in operators(model)))
+
+
+def training_work(model: Model, sequence: int) -> Mapping[str, Any] | None:
+    """FLOPs of training on one sequence, by every convention, `shapes` first; None where no length is asked about.
+
+    times_shapes: of the product's own count. Source: chapter "Training systems", section 10.1.3.
+    """
+    if not sequence:
+        return None
+    own = flops_per_token(model, sequence)
+    names = (OWN, *(name for name in CONVENTIONS.names() if name != OWN))
+    rows: list[Mapping[str, Any]] = []
+    for name in names:
+        flops = flops_per_token(model, sequence, name)
+        rows.append(
+            {
+                "convention": name,
+                "flops_per_token": flops,
+                "times_shapes": flops / own,
+                "title": read_convention(name).title,
+            }
+        )
+    return {
+        "sequence": sequence,
+        "flops_per_token": own,
+        "flops_per_sequence": model_flops(model, sequence),
+        "conventions": rows,
+    }
+
+
+def _convention_sources(sequence: int) -> tuple[Source, ...]:
+    return tuple(read_convention(name).source for name in CONVENTIONS.names()) if sequence else ()
 
 
 def kv_bytes_per_token(model: Model) -> int:
@@ -195,4 +243,5 @@ _BASIS = {
     "kv_bytes_per_token": Basis.CONFIG.value,
     "flops_per_token": Basis.FORMULA.value,
     "weight_bytes_per_step": Basis.FORMULA.value,
+    "training": Basis.FORMULA.value,
 }

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ALL: Final = "all"
 _HALF: Final = Share(0.5)
 _MOST_STAGES: Final = 4096
-_MOST_SLOTS: Final = 500_000
+MOST_SLOTS: Final = 500_000
 _MOST_BYTES: Final = 2**62
 _NOT_MODELLED: Final = (
     "parameters, gradients, optimizer state, GEMM inputs and temporaries: the peaks hold saved sets and messages only",
@@ -49,7 +49,8 @@ class ScheduleOptions:
 
     forward, backward: of a whole stage and micro-batch.   weight_grad: the part of a backward that is its weight
     gradient.   send, send_back: of an activation and of a gradient over one link; several are those of the links
-    between neighbours, and after them that from the last rank to the first; None of send_back takes send.   update: of
+    between neighbours, and after them that from the last rank to the first, of three or more; None of send_back takes
+    send.   update: of
     every rank, after all gradients.   layers: of the model; None cuts evenly.   virtual_stages: of a rank of
     `interleaved`.   saved: bytes that a whole stage keeps of a micro-batch.   saved_head: added on the last virtual
     stage.   forward_message, backward_message: bytes.   schedule: names by comma, or all.   memory_limit: most bytes of
@@ -81,8 +82,10 @@ class ScheduleOptions:
 class ScheduleRow:
     """One schedule; everything but its name and why not is null where it does not take the shape.
 
-    total_s: to the end of the update.   gradients_s: to the last gradient.   compute_s: to the last gradient when
-    messages take no time.   transfer_wait_s: what they add.   idle_s: of each rank, until the last gradient.
+    total_s: to the end of the update, which waits for the last gradient of all ranks.   step_without_barrier_s: from
+    one step's start to the next when steps repeat and each rank updates after its own last gradient: the longest span
+    of a rank, and its update.   gradients_s: to the last gradient.   compute_s: to the last gradient when messages
+    take no time.   transfer_wait_s: what they add.   idle_s: of each rank, until the last gradient.
     idle_fraction: over all ranks.   bubble_over_ideal: compute_s over an even share of the work, less 1.
     utilization: the share over compute_s.   bubble_s: the published formula, null where there is none.
     bubble_of: the span that it is of.   over_fastest: total_s over that of the fastest schedule here, less 1.
@@ -95,6 +98,7 @@ class ScheduleRow:
     fits: bool
     excluded: Excluded | None
     total_s: float | None = None
+    step_without_barrier_s: float | None = None
     gradients_s: float | None = None
     compute_s: float | None = None
     transfer_wait_s: float | None = None
@@ -144,7 +148,12 @@ def schedule(options: ScheduleOptions) -> Result:
         inputs={"model": None, "system": None, "job": None, "layout": None, "options": options},
         not_modelled=_NOT_MODELLED,
         sources=(_CHAPTER,),
-        basis={"total_s": Basis.SIMULATED, "peak_bytes": Basis.SIMULATED, "bubble_s": Basis.FORMULA},
+        basis={
+            "total_s": Basis.SIMULATED,
+            "step_without_barrier_s": Basis.SIMULATED,
+            "peak_bytes": Basis.SIMULATED,
+            "bubble_s": Basis.FORMULA,
+        },
         body={
             "chosen": None if best is None else best.schedule,
             "fitting": sum(row.fits for row in rows),
@@ -193,12 +202,15 @@ def _check_sizes(options: ScheduleOptions) -> None:
     sizes = {name: getattr(options, name) for name in ("stages", "micro_batches", "virtual_stages")}
     sizes |= {name: getattr(options, name) for name in ("layers", "buffers") if getattr(options, name) is not None}
     for name, size in sizes.items():
-        if not 1 <= size <= _MOST_SLOTS:
-            raise ScheduleError(6, f"--{name.replace('_', '-')} is {size}", f"give a number from 1 to {_MOST_SLOTS}")
+        if not 1 <= size <= MOST_SLOTS:
+            raise ScheduleError(6, f"--{name.replace('_', '-')} is {size}", f"give a number from 1 to {MOST_SLOTS}")
     slots = options.stages * options.micro_batches * max(2, options.virtual_stages)
-    if slots > _MOST_SLOTS or options.stages > _MOST_STAGES:
-        cause = f"{options.stages} stages x {options.micro_batches} micro-batches are {slots} forwards"
-        raise ScheduleError(6, cause, f"give at most {_MOST_STAGES} stages and {_MOST_SLOTS} forwards")
+    if slots > MOST_SLOTS or options.stages > _MOST_STAGES:
+        cause = (
+            f"{options.stages} stages x {options.micro_batches} micro-batches x up to {max(2, options.virtual_stages)} "
+            f"virtual stages are {slots} forwards"
+        )
+        raise ScheduleError(6, cause, f"give at most {_MOST_STAGES} stages and {MOST_SLOTS} forwards")
 
 
 def durations_of(options: ScheduleOptions, pieces: int) -> Durations:
@@ -223,8 +235,11 @@ def durations_of(options: ScheduleOptions, pieces: int) -> Durations:
 
 
 def _links(text: str, what: str, stages: int) -> tuple[Fraction, ...]:
-    """Of every link: neighbours, and round from the last rank to the first, the slowest where that is not given."""
-    given = figures(text, "seconds", what, (stages - 1, stages))
+    """Of every link: neighbours, and round from the last rank to the first, the slowest where that is not given.
+
+    Two stages have one link, whichever way round.
+    """
+    given = figures(text, "seconds", what, (stages - 1, stages) if stages > 2 else ())  # noqa: PLR2004 - two ends
     if len(given) == 1:
         return given * stages
     return given if len(given) == stages else (*given, max(given))
@@ -284,6 +299,7 @@ def _row(name: str, run: _Run, options: ScheduleOptions, fastest_s: float, most_
         fits=excluded is None,
         excluded=excluded,
         total_s=timeline.makespan_s,
+        step_without_barrier_s=timeline.step_without_barrier_s(),
         gradients_s=gradients_s,
         compute_s=float(compute_s),
         transfer_wait_s=float(Fraction(timeline.last_gradient().item()) * timeline.tick_s - run.compute_s),
@@ -331,11 +347,9 @@ def _verdict(rows: tuple[ScheduleRow, ...], runs: dict[str, _Run], options: Sche
     """The choice, memory first, and what it pays on the other axis."""
     ran = [row for row in rows if row.schedule in runs]
     if not ran:
-        return Verdict(
-            answer="no",
-            text=f"none of {len(rows)} schedules takes {options.stages} stages and "
-            f"{options.micro_batches} micro-batches",
-        )
+        layers = "" if options.layers is None else f" of {options.layers} layers"
+        text = f"none of {len(rows)} schedules takes {options.stages} stages{layers} and {options.micro_batches}"
+        return Verdict(answer="no", text=f"{text} micro-batches")
     least = min(ran, key=lambda row: (row.largest_peak_bytes or 0, row.total_s or 0.0))
     if not rows[0].fits:
         text = f"no schedule holds at most {show_bytes(options.memory_limit or 0)}; {least.schedule} holds least, "

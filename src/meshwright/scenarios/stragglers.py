@@ -29,7 +29,7 @@ _FEWEST_WAITS: Final = 3
 class Reaction:
     """One answer to a slow device. step_s: while it lasts.   extra_s: of a step, over that of devices that are well.
 
-    exact_extra_s: the same by the exact expectation, where the chapter's form is simpler.   once_s: what is paid before.
+    exact_extra_s: the same by the exact expectation; the chapter's form is simpler.   once_s: what is paid before.
     total_s: of all steps for which the device is slow, by the exact expectation.
     """
 
@@ -100,7 +100,7 @@ def stragglers(
 
     slack_s: what a step may still lose.   slow_sigmas: how far one device is above the mean, for slow_steps steps.
     interval_s, restart_s: useful time between checkpoints, of which half is lost, and the restart. Taking a device out
-    puts a well one in its place. Raises JOB040. Source: chapter "Training systems", section 10.4.5.
+    puts a well one in its place. Raises JOB080. Source: chapter "Training systems", section 10.4.5.
     """
     _check(devices, compute_s, slow_sigmas, slow_steps)
     sigma_s, even = compute_s * sigma, compute_s + wait_s
@@ -138,11 +138,11 @@ def slow_device(waits: tuple[Seconds, ...]) -> SlowDevice:
     """The slow device of a step, from how long each waited in the exchange: the one that waited least.
 
     A wait is the end of the exchange less the end of the device's own computation, so who waits long is early. Raises
-    JOB041. Source: chapter "Training systems", section 10.4.5. One step tells a device that is slow from one that was
+    JOB081. Source: chapter "Training systems", section 10.4.5. One step tells a device that is slow from one that was
     late by chance only as far as behind_sigmas goes.
     """
     if len(waits) < _FEWEST_WAITS:
-        raise JobError(41, f"{len(waits)} waits", f"give the wait of each device, at least {_FEWEST_WAITS}")
+        raise JobError(81, f"{len(waits)} waits", f"give the wait of each device, at least {_FEWEST_WAITS}")
     slow = min(range(len(waits)), key=lambda place: waits[place])
     others = [wait for place, wait in enumerate(waits) if place != slow]
     behind, spread = fmean(others) - waits[slow], pstdev(others)
@@ -173,4 +173,4 @@ def _reaction(  # noqa: PLR0917 - the columns of the table, in their order
 def _check(devices: int, compute_s: float, slow_sigmas: float, slow_steps: int) -> None:
     if not 2 <= devices <= _MOST or compute_s <= 0 or slow_sigmas < 0 or not 1 <= slow_steps <= _MOST:  # noqa: PLR2004
         cause = f"{devices} devices of {compute_s} s, one of them {slow_sigmas} sigmas late for {slow_steps} steps"
-        raise JobError(40, cause, f"give 2 to {_MOST} devices, a time above zero, and 1 to {_MOST} steps")
+        raise JobError(80, cause, f"give 2 to {_MOST} devices, a time above zero, and 1 to {_MOST} steps")

@@ -136,8 +136,8 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
         text = f"{what} do not fit: {first.id} still needs {show_bytes(needed)} of "
         return Verdict(answer="no", text=f"{text}{show_bytes(held['capacity_bytes'])} a device")
     measures = best.measures
-    text = f"{what}: {best.id} ends after {show_seconds(measures['finish_s'])}, {show_seconds(measures['step']['total_s'])}"
-    text += f" a step{_by_simulation(best)}, MFU {measures['mfu']:.1%}"
+    text = f"{what}: {best.id} ends after {show_seconds(measures['finish_s'])}, "
+    text += f"{show_seconds(measures['step']['total_s'])} a step{_by_simulation(best)}, MFU {measures['mfu']:.1%}"
     if job.deadline is None:
         return Verdict(answer="yes", text=text)
     by = f"the deadline is {show_seconds(job.deadline)}"

@@ -24,10 +24,10 @@ MOST_FAILURES: Final = 10_000
 class FailingRun:
     """A run of `work_s` useful seconds, saved every `interval_s` of them, the last save at its end.
 
-    stall_s: what a save holds training.   lag_s: from then until it counts, while training goes on; saves follow each
-    other on one writer, so lag_s is at most interval_s + stall_s.   failures_per_s: of the whole job, exponential times
-    between them; a failure may hit a save, which is then lost with all that is not committed.   restart_s: until training
-    runs again.   recovery: failures may hit it (exposed), each beginning it anew, or not (safe).
+    stall_s: what a save holds training.   lag_s: from then until it counts, while training goes on; a writer that keeps
+    up with the saves begins each at once.   failures_per_s: of the whole job, with exponential times between them; a
+    failure may hit a save, and loses all that is not committed.   restart_s: until training runs again.   recovery:
+    failures may hit it (exposed), each beginning it anew, or not (safe).
     """
 
     work_s: float
@@ -67,7 +67,8 @@ def monte_carlo(run: FailingRun, draws: int, generator: np.random.Generator) -> 
         clock[running[done]] += recovering[running[done]] + left[done]
         running, ran, gap = running[~done], ran[~done], gap[~done]
         kept = _kept(run, ran, cycles - saved[running])
-        redone[running] += np.maximum(_trained(run, ran) - kept * run.interval_s, 0.0)
+        trained = np.minimum(_trained(run, ran), run.work_s - saved[running] * run.interval_s)
+        redone[running] += trained - kept * run.interval_s
         saved[running] += kept
         failures[running] += 1
         clock[running] += gap if run.recovery == "exposed" else gap + run.restart_s

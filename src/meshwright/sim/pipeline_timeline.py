@@ -69,6 +69,24 @@ class PipelineTimeline(Timeline):
         waited = np.maximum(self.last_gradient() - self.busy(), 0)  # rounded seconds may add up to more than their span
         return [self.seconds(ticks) for ticks in waited]
 
+    def spans(self) -> NDArray[Any]:
+        """By rank, the ticks from its first slot's start to its last slot's end, the update apart."""
+        slots = len(self.slots.rank)
+        order = np.argsort(self.slots.rank, kind="stable")
+        first = np.searchsorted(self.slots.rank[order], np.arange(self.slots.ranks))
+        starts, ends = self.start[:slots][order], self.end[:slots][order]
+        return np.maximum.reduceat(ends, first) - np.minimum.reduceat(starts, first)
+
+    def step_without_barrier_s(self) -> float:
+        """From one step's start to the next where steps repeat this timeline and no rank waits for all gradients.
+
+        A rank updates after its own last slot and then starts its next step, so that the longest span of a rank
+        decides. Where stages are unequal a rank that is late into its next step may wait less in it, and steps come
+        closer than that. Source: Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241), section 4.
+        """
+        updates = self.kind == UPDATE
+        return self.seconds(self.spans().max() + (self.end[updates] - self.start[updates]).max())
+
 
 def label(columns: tuple[Ints, Ints, Ints, Ints], task: int) -> str:
     """`F3 v1` is the forward of micro-batch 3 in virtual stage 1. columns: kind, virtual stage, micro-batch, direction.

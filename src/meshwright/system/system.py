@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from meshwright.base.errors import SystemSpecError, suggest
 from meshwright.base.parse import build, read_text, read_toml
 from meshwright.base.registry import Registry
-from meshwright.base.units import BytesPerSecond, Seconds, Watts
+from meshwright.base.units import Bytes, BytesPerSecond, Seconds, Watts
 from meshwright.system.accelerator import ACCELERATORS, Accelerator, read_accelerator
 from meshwright.system.facts import Facts, split
 from meshwright.system.link import LINKS, Link, build_link, read_link
@@ -27,11 +27,15 @@ _MOST_MEMORY: Final = 2**60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What is known of a box's host; nothing here enters a time yet."""
+    """What is known of a box's host; None where it is not.
+
+    memory, memory_bandwidth: of the whole box, shared by its devices; offloading is bound by them.
+    """
 
     cpus: int | None = None
     numa_nodes: int | None = None
-    memory: str | None = None
+    memory: Bytes | None = None
+    memory_bandwidth: BytesPerSecond | None = None
     cpu: str | None = None
     note: str = ""
 
@@ -159,6 +163,8 @@ def checked_system(system: System, what: str) -> System:
         raise SystemSpecError(7, cause, "add scale_out and nics_per_node, or use one box")
     rates = [system.accelerator.memory_bandwidth, system.scale_up.bandwidth, *system.accelerator.peak.values()]
     rates += [system.scale_out.bandwidth] if system.scale_out else []
+    host = [] if system.host is None else [system.host.memory, system.host.memory_bandwidth]
+    rates += [rate for rate in host if rate is not None]
     if min(rates) <= 0 or not 0 < system.accelerator.memory <= _MOST_MEMORY:
         cause = f"{what}: a rate or the memory is zero, or the memory beyond any device's"
         raise SystemSpecError(9, cause, f"give every rate and the memory above zero, and at most {_MOST_MEMORY} bytes")

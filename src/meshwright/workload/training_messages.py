@@ -49,9 +49,9 @@ def training_messages(model: Model) -> tuple[TrainingMessage, ...]:
 
     A row-parallel product leaves partial sums, a column-parallel one partial gradients of its input: one all_reduce a
     pass each (as reduce_scatter and all_gather under sp). Experts on other ranks get their rows and return them. The
-    ring of cp passes K and V once forward; backward passes them and their gradients. Source: Shoeybi et al., Megatron-LM,
-    2019 (arXiv:1909.08053), section 3; Korthikanti et al., 2022 (arXiv:2205.05198), section 4.2; Liu et al., Ring
-    Attention, 2023 (arXiv:2310.01889), section 3.
+    ring of cp passes K and V once forward; backward passes them and their gradients. Source: Shoeybi et al.,
+    Megatron-LM, 2019 (arXiv:1909.08053), section 3; Korthikanti et al., 2022 (arXiv:2205.05198), section 4.2; Liu et
+    al., Ring Attention, 2023 (arXiv:2310.01889), section 3.
     """
     found: list[TrainingMessage] = []
     for kind, block in enumerate(model.kinds):

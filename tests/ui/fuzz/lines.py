@@ -43,6 +43,10 @@ _LINES: tuple[Line, ...] = (
         ("fit",), ("tiny-qwen3",), ("--on", "SYSTEM.toml"), ("--engine", "vllm"), ("--gpu-memory-utilization", "0.8"),
         ("--engine-reserve", "1GiB"), ("--block-size", "32"),
     ],
+    [
+        ("checkpoint", "interval"), ("--size", "112GB"), ("--write", "7GB/s"), ("--devices", "64"), ("--runs", "20"),
+        ("--card-mtbf", "337d"), ("--restart", "120s"), ("--intervals", "300s,900s"), ("--copy", "1s"),
+    ],
     [("list",), ("systems",)],
     [("study", "list")],
     [("study", "run"), ("decode-phase",), ("--set", "tp=4"), ("--set", "context=1K")],
@@ -159,6 +163,11 @@ _SUITED = {
     "--weights": ("bf16", "fp16", "fp32", "fp8", "int4", "nvfp4"),
     "--kv": ("bf16", "fp8", "int8", "int4"),
     "--batch": ("1", "0", "64", "10000"),
+    "--card-mtbf": ("0s", "1ns", "20s", "1h", "1e12s", "1e13s"),
+    "--restart": ("0s", "1e-30s", "10h", "1e30s"),
+    "--intervals": ("1s", "16s", "300s,300s", "1d", ",", "1e12s", "0s"),
+    "--runs": ("0", "1", "1000000"),
+    "--devices": ("0", "1", "100000", "99999999"),
 }
 _WORDS = (
     "inspect", "fit", "plan", "serve", "list", "study", "run", "models", "Plan", "train", "--version", "-h", "", "x",

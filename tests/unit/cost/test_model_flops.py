@@ -70,6 +70,7 @@ def test_torchtitan_prints_57_91_gflop_for_llama_3_8b_and_37_58_for_qwen3_30b():
     """pytorch/torchtitan issues 1884 and 4300, at 8192 tokens; the second prints the count to the last digit."""
     assert flops_per_token(LLAMA_8B, 8192, "torchtitan") == pytest.approx(57.91e9, rel=1e-4)
     assert flops_per_token(QWEN3_30B, 8192, "torchtitan") == 37_578_559_488
+    assert flops_per_token(QWEN3_30B, 8192, "all-experts") == 192_856_412_160, "what the other backend prints"
 
 
 def test_a_fork_of_torchtitan_prints_23_05_gflop_at_2048():
@@ -103,7 +104,7 @@ def test_a_tied_head_is_a_product_in_every_convention_that_drops_the_input_table
     tied, untied = (read_config(TINY | {"tie_word_embeddings": tied}, "tiny") for tied in (True, False))
     for name in CONVENTIONS.names():
         same = flops_per_token(tied, 16, name) == flops_per_token(untied, 16, name)
-        assert same == (read_convention(name).blocks != "parameters"), name
+        assert same == (read_convention(name).blocks not in {"parameters", "all_parameters"}), name
     assert active_parameters(untied) - active_parameters(tied) == 50 * 8
 
 
@@ -131,3 +132,25 @@ def test_mfu_is_the_share_of_all_devices_peaks():
     """pytorch/torchtitan issue 1884: 5,615 tokens/s a device and 325.2 TFLOP/s are 32.88 % of 989."""
     per_token = flops_per_token(LLAMA_8B, 8192, "torchtitan")
     assert mfu(4 * 5615, per_token, 4, 989e12) == pytest.approx(0.3288, abs=5e-5)
+
+
+def test_megatron_bridge_prints_the_tflops_of_its_convention():
+    """NVIDIA-NeMo/Megatron-Bridge, performance-summary-archive.md, container 25.11: TFLOP/s and tokens/s a device."""
+    llama, mixture = read_model("meta-llama/Meta-Llama-3-70B"), QWEN3_30B
+    for model, length, tokens_per_s, tflops in ((llama, 8192, 4520, 2030), (mixture, 4096, 28_934, 666)):
+        found = flops_per_token(model, length, "megatron") * tokens_per_s
+        assert found == pytest.approx(tflops * 1e12, rel=0.01), model.name
+
+
+def test_llm_foundry_prints_the_mfu_of_its_convention():
+    """mosaicml/llm-foundry, benchmarking README: MPT-70b at 2048, 1,007 tokens/s an H100 are 41.25 % of 989.4."""
+    shapes = {"layers": 80, "hidden": 8192, "heads": 64, "vocab": 50368, "gated": False, "norm": "layer", "tied": True}
+    model = read_config({"model_type": "decoder", **shapes}, "mpt-70b")
+    assert mfu(1007, flops_per_token(model, 2048, "llm-foundry"), 1, 989.4e12) == pytest.approx(0.4125, abs=5e-4)
+
+
+def test_sc21_reproduces_a_row_of_its_table():
+    """arXiv:2104.04473, table 1: GPT 18.4B, 1,024 sequences on 256 devices at 135 TFLOP/s each are steps of 9.4 s."""
+    shapes = {"layers": 40, "hidden": 6144, "heads": 48, "vocab": 51200, "gated": False, "norm": "layer", "tied": True}
+    model = read_config({"model_type": "decoder", **shapes}, "gpt-18b")
+    assert step_flops(model, 2048, 1024, "sc21") / (256 * 135e12) == pytest.approx(9.40, rel=2e-3)

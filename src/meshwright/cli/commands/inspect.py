@@ -17,6 +17,7 @@ from meshwright.scenarios.inspect import InspectOptions, inspect
 @model_options
 @click.option("--batch", type=int, default=1, show_default=True, help="Sessions decoded together.")
 @click.option("--context", default="0", show_default=True, help="Positions cached per session, as in 32K.")
+@click.option("--sequence", default="0", show_default=True, help="Training sequence, as in 8K: its FLOPs a token.")
 @set_option
 @output_options
 def command(model: ModelChoice, settings: tuple[str, ...], output: Output, **given: Any) -> int:

@@ -24,8 +24,8 @@ from meshwright.cli.options import (
 from meshwright.cli.show import show
 from meshwright.job.expert_load import read_expert_reads
 from meshwright.job.faults import read_fault
-from meshwright.job.serve import ServeJob, read_deadline
 from meshwright.job.recipe import read_recipe
+from meshwright.job.serve import ServeJob, read_deadline
 from meshwright.job.train import TrainJob
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.serving import ServeOptions, plan_serve
@@ -118,6 +118,13 @@ _TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve"
 @click.option("--workspace", default="2GiB", show_default=True, help="Kept free on every device (assumed).")
 @click.option("--kernel", type=click.Choice(["flash", "materialised"]), default="flash", show_default=True)
 @click.option("--loss", type=click.Choice(["materialised", "fused"]), default="materialised", show_default=True)
+@click.option(
+    "--shards",
+    type=click.Choice(["even", "strict"]),
+    default="even",
+    show_default=True,
+    help="How zero cuts: a flat buffer, or every tensor in chunks.",
+)
 @click.option("--prefetch", type=click.Choice(["on", "off"]), default="on", show_default=True)
 @click.option("--nic", type=click.Choice(["own", "shared"]), default="own", show_default=True)
 @click.option("--card-mtbf", default=None, help="Mean time between failures of one device, as in 337.07d.")

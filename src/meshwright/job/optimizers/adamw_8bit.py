@@ -17,7 +17,7 @@ _LEAST_ELEMENTS: Final = 4096
 def moments(weight: Weight) -> tuple[Moment, ...]:
     """Both moments in 8 bits with one float32 maximum for 256 elements; in float32 where there are under 4096.
 
-    Source: bitsandbytes 0.49, optim/optimizer.py (`Optimizer2State`, `blocksize = 256`, `min_8bit_size = 4096`);
+    Source: bitsandbytes from 0.44 on, optim/optimizer.py (`Optimizer2State`: blocks of 256, `min_8bit_size=4096`);
     Dettmers et al., "8-bit optimizers via block-wise quantization" (arXiv 2110.02861). Leaves out the two tables of 256
     code values that a device keeps once. The size is that of the whole parameter, as a sharded one states it.
     """

@@ -1,0 +1,260 @@
+"""Activations that training keeps, against what autograd keeps of `transformers` models: storages, each once.
+
+Inputs and parameters are left out on both sides. What the columns count otherwise is named here by operator, exactly;
+all of it together stays under one per cent, but for the operators of `APART`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.cost.training_activations import activation_columns
+from meshwright.layout.layout import Layout
+from meshwright.layout.layouts import table
+from meshwright.model.feed_forwards import Experts
+from meshwright.model.reader import read_config
+from tests.oracle.saved_tensors import kept_bytes
+from tests.oracle.transformers_models import seeded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from meshwright.model.model import Model
+
+FAMILIES: Final = ("gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
+MIXTURES: Final = ("mixtral", "qwen3_moe")
+KERNELS: Final = {"sdpa": "flash", "eager": "materialised"}
+FORMATS: Final = {"fp32": "float32", "bf16": "bfloat16"}
+TOLERANCE: Final = 0.01
+EXAMPLES: Final = 100  # a family, in the campaign
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One forward pass in training."""
+
+    config: dict[str, Any]
+    dtype: str
+    attention: str
+    recompute: str
+    samples: int
+    positions: int
+
+    @property
+    def model(self) -> Model:
+        return read_config({**self.config, "torch_dtype": FORMATS[self.dtype]}, "model")
+
+    @property
+    def element_bytes(self) -> int:
+        return {"fp32": 4, "bf16": 2}[self.dtype]
+
+    @property
+    def rows(self) -> int:
+        return self.samples * self.positions
+
+    @property
+    def whole_layers(self) -> list[int]:
+        """The kinds of the layers that keep everything."""
+        kinds = self.model.kind_of_layer
+        if self.recompute in {"none", "attention"}:
+            return list(kinds)
+        step = int(self.recompute.removeprefix("every_")) if self.recompute != "full" else 1
+        return [kind for number, kind in enumerate(kinds, start=1) if number % step]
+
+    @property
+    def mixtures(self) -> list[Experts]:
+        """The feed-forwards with experts, of layers that keep everything."""
+        found = [self.model.kinds[kind].feed_forward for kind in self.whole_layers]
+        return [layer for layer in found if isinstance(layer, Experts)]
+
+
+def _rotary_tables(run: Run) -> int:
+    """cos and sin of every position, made once and kept by every layer's rotation alike."""
+    share = 0.25 if run.config["model_type"] == "gpt_neox" else 1
+    width = run.model.kinds[0].mixer.head_dim * share
+    return int(2 * run.positions * width * run.element_bytes) if run.whole_layers else 0
+
+
+def _loss_weight(run: Run) -> int:
+    """nll_loss keeps how many targets it counted: one fp32 a model."""
+    return 4
+
+
+def _group_offsets(run: Run) -> int:
+    """grouped_mm keeps where each expert's rows end: int32."""
+    return sum(4 * layer.experts for layer in run.mixtures)
+
+
+def _normalised_weights(run: Run) -> int:
+    """Route weights divided by their sum keep both in fp32; Mixtral then multiplies in fp32 too."""
+    normalised = run.config["model_type"] == "mixtral" or run.config.get("norm_topk_prob", False)
+    wide = 4 - run.element_bytes if run.config["model_type"] == "mixtral" else 0
+    return sum(run.rows * (4 + 4 * layer.top_k + wide * layer.top_k) for layer in run.mixtures if normalised)
+
+
+def _layer_norm_statistics(run: Run) -> int:
+    """LayerNorm on a CPU keeps mean and rstd in the format of its input; on a GPU, and in the columns, in fp32."""
+    norms = 2 * len(run.whole_layers) + 1 if run.config["model_type"] == "gpt_neox" else 0
+    return -norms * 2 * run.rows * (4 - run.element_bytes)
+
+
+def _mask(run: Run) -> int:
+    """Attention made again keeps its mask: one square a sample for the whole model, in the format of the scores."""
+    return run.rows * run.positions * run.element_bytes if run.recompute == "attention" else 0
+
+
+DIFFERENCES: Final[dict[str, Callable[[Run], int]]] = {
+    "apply_rotary_pos_emb": _rotary_tables,
+    "nll_loss": _loss_weight,
+    "grouped_mm": _group_offsets,
+    "router": _normalised_weights,
+    "layer_norm": _layer_norm_statistics,
+    "eager_attention_forward": _mask,
+}
+
+
+def _fused_projection(run: Run) -> int:
+    """Values are a view of query_key_value, whose queries and keys stay with them."""
+    mixer = run.model.kinds[0].mixer
+    kept = run.config["model_type"] == "gpt_neox" and run.attention == "sdpa"
+    return 2 * mixer.heads * mixer.head_dim * run.rows * run.element_bytes * len(run.whole_layers) * kept
+
+
+def _output_copy(run: Run) -> int:
+    """Partly rotated queries lie head by head, the CPU kernel's output as they do, and `dense` keeps a copy by rows."""
+    return _fused_projection(run) // 2 * (run.model.kinds[0].mixer.heads > 1)
+
+
+APART: Final[dict[str, Callable[[Run], int]]] = {"query_key_value": _fused_projection, "dense": _output_copy}
+
+
+def columns(run: Run) -> int:
+    layouts = table([Layout(recompute=run.recompute, micro_batch=run.samples)])
+    model = run.model
+    found = activation_columns(model, layouts, sequence=run.positions, kernel=KERNELS[run.attention])
+    return int(found.saved[0] @ model.kind_counts + found.head[0] + found.embedding[0])
+
+
+def storages(run: Run, *, fake: bool = True) -> int:
+    """grouped_mm has no kernel for tensors without contents in fp32: those run for real."""
+    real = run.config["model_type"] in MIXTURES and run.dtype == "fp32"
+    return kept_bytes(
+        run.config,
+        dtype=run.dtype,
+        attention=run.attention,
+        recompute=run.recompute,
+        samples=run.samples,
+        positions=run.positions,
+        fake=fake and not real,
+    )
+
+
+def assert_agrees(run: Run, *, rounding: int = 0) -> None:
+    """rounding: bytes by which the columns may be above, where they spread a stage's bytes over its layers."""
+    mine, theirs = columns(run), storages(run)
+    named = {operator: difference(run) for operator, difference in DIFFERENCES.items()}
+    apart = sum(difference(run) for difference in APART.values())
+    assert 0 <= mine + sum(named.values()) + apart - theirs <= rounding, (run, named)
+    assert abs(theirs - apart - mine) <= TOLERANCE * theirs, (run, named)
+
+
+def random_sizes(family: str, rng: Random) -> dict[str, Any]:
+    """Heads of even width; widths of experts in whole 16 bytes, which grouped products want."""
+    kv_heads = rng.randint(1, 4)
+    heads = kv_heads * (1 if family == "gpt_neox" else rng.randint(1, 4))
+    head_dim = 8 * rng.randint(1, 3)
+    config = {
+        "model_type": family,
+        "vocab_size": rng.randint(50, 400),
+        "hidden_size": heads * head_dim,
+        "intermediate_size": 8 * rng.randint(4, 30),
+        "num_hidden_layers": rng.randint(2, 3),
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "max_position_embeddings": 256,
+        "tie_word_embeddings": rng.random() < 0.5,
+        "sliding_window": None,
+    }
+    if family == "gpt_neox":
+        config["use_parallel_residual"] = False
+    if family in {"qwen3", "qwen3_moe"}:
+        config |= {"head_dim": 8 * rng.randint(1, 3), "attention_bias": rng.random() < 0.5}
+    if family in MIXTURES:
+        experts = rng.randint(2, 9)
+        config |= {"num_local_experts": experts, "num_experts_per_tok": rng.randint(1, experts)}
+    if family == "qwen3_moe":
+        config |= {
+            "num_experts": config.pop("num_local_experts"),
+            "moe_intermediate_size": 8 * rng.randint(2, 10),
+            "norm_topk_prob": rng.random() < 0.5,
+            "mlp_only_layers": rng.choice([[], [0], [1]]),
+        }
+    return config
+
+
+def random_run(family: str, rng: Random, **fixed: str) -> Run:
+    chosen = {
+        "dtype": rng.choice(["fp32", "bf16"]),
+        "attention": rng.choice(["sdpa", "eager"]),
+        "recompute": rng.choice(["none", "full"]),
+        **fixed,
+    }
+    return Run(config=random_sizes(family, rng), samples=rng.randint(3, 5), positions=rng.randint(5, 40), **chosen)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_saved_bytes_are_those_of_autograd(family, dtype, attention):
+    rng = seeded("saved", family, dtype, attention)
+    assert_agrees(random_run(family, rng, dtype=dtype, attention=attention, recompute="none"))
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_saved_bytes_of_blocks_made_again_are_those_of_autograd(family, dtype):
+    assert_agrees(random_run(family, seeded("full", family, dtype), dtype=dtype, recompute="full"))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 2**64))
+def test_saved_bytes_of_any_random_config_are_those_of_autograd(family, seed):
+    assert_agrees(random_run(family, seeded(seed)))
+
+
+@pytest.mark.parametrize("family", ["qwen3", "qwen3_moe", "gpt_neox"])
+def test_tensors_without_contents_are_kept_as_real_ones(family):
+    run = random_run(family, seeded("real", family), dtype="bf16", recompute="none")
+    assert storages(run, fake=False) == storages(run)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("family", ["llama", "mixtral", "qwen3"])
+def test_core_attention_made_again_keeps_its_inputs(family, dtype):
+    rng = seeded("attention", family, dtype)
+    assert_agrees(random_run(family, rng, dtype=dtype, attention="eager", recompute="attention"))
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_one_of_every_n_blocks_is_made_again(step):
+    """Over a number of layers that N divides: the columns spread what a stage keeps over its layers."""
+    run = random_run("qwen3", seeded("every", step), recompute=f"every_{step}")
+    run.config["num_hidden_layers"] = 2 * step
+    assert_agrees(run, rounding=2 * step * run.samples)
+
+
+def test_a_parallel_residual_shares_the_input_of_both_norms():
+    """What `not_modelled` names: the columns keep one more input of a norm in every layer."""
+    run = random_run("gpt_neox", seeded("parallel"), dtype="fp32", attention="eager", recompute="none")
+    run.config["use_parallel_residual"] = True
+    named = sum(difference(run) for difference in DIFFERENCES.values())
+    shared = run.rows * run.model.hidden * run.element_bytes * run.model.layers
+    assert storages(run) - columns(run) == named - shared
