@@ -1,4 +1,4 @@
-"""A simulated training step runs as its schedule does, meets the closed forms where they are exact, and frees what it held."""
+"""A simulated training step runs as its schedule does, meets closed forms where they are exact, and frees what it held."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ SECONDS = [item.name for item in fields(Modules) if item.name.endswith("_s")]
 CHANNEL = [name for name in SECONDS if name.startswith(("gather", "reduce"))]
 BYTES = [item.name for item in fields(Modules) if item.name.endswith("_bytes")]
 WHOLE = st.integers(0, 9)
+EITHER = st.sampled_from(["on", "off"])
 SYSTEM = read_systems("dgx-h100 x4")[0]
 
 
 @st.composite
-def plans(draw, name, *, prefetch=st.sampled_from(["on", "off"]), most_stages=5):
+def plans(draw, name, *, prefetch=EITHER, most_stages=5):
     """A step of whole seconds: two kinds of layers and the ends, dealt to stages as they come."""
     stages = draw(st.integers(1, most_stages))
     shape = Shape(stages=stages, micro_batches=draw(st.integers(1, 10)), virtual_stages=draw(st.integers(1, 3)))
@@ -134,9 +135,7 @@ def test_every_pass_waits_for_its_gather_and_every_reduction_for_its_pass(name, 
 def test_every_module_is_gathered_twice_and_reduced_once_for_each_micro_batch(name, data):
     plan = data.draw(plans(name))
     none, one = np.zeros(4), np.ones(4)
-    each = replace(
-        plan.modules, gather_each_s=one, reduce_each_s=one, gather_once_s=none, reduce_last_s=none
-    )
+    each = replace(plan.modules, gather_each_s=one, reduce_each_s=one, gather_once_s=none, reduce_last_s=none)
     run = run_step(replace(plan, modules=each))
     of_modules = np.zeros(plan.slots.ranks)
     for row, ranks in enumerate(plan.slots.placement.tolist()):
@@ -262,5 +261,3 @@ def test_the_channel_is_busy_as_long_as_the_closed_form_says(data):
     model, layout, job = drawn(data.draw, pp=1)
     found, plan, _ = both(model, layout, job)
     assert run_step(plan).channel_s()[0] == pytest.approx(found.step.channel_s[0], rel=1e-9)
-
-

@@ -109,7 +109,7 @@ def _entries(model: Model, schedule: str, shape: Shape) -> Pipelines:
 
 
 def stage_modules(model: Model, stages: int) -> tuple[tuple[int, ...], ...]:
-    """By virtual stage, its modules in the order of a forward: the kind of each layer, and the two ends behind these."""
+    """By virtual stage, its modules in the order of a forward: kinds of layers, and the two ends, numbered behind."""
     kinds, first = model.kind_of_layer, len(model.kinds)
     held = [list(kinds[layers.start : layers.stop]) for layers in stage_of_layers(len(kinds), stages)]
     held[0].insert(0, first)

@@ -121,9 +121,7 @@ def _gathered(layouts: Layouts, lines: Pipelines, state: StateColumns, ahead: in
     layer, first, last = _largest(lines, state.gathered)
     if ahead:
         # of a single rank the last end never stands beside the first: a backward follows its forward
-        modules = where(
-            alone, maximum(layer * 2 + first, layer + last), maximum(layer * 2, layer + last) + first
-        )
+        modules = where(alone, maximum(layer * 2 + first, layer + last), maximum(layer * 2, layer + last) + first)
     else:
         modules = maximum(layer, maximum(first, last))
     layer, first, last = _largest(lines, state.gradient_buffer)

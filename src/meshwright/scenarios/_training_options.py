@@ -35,7 +35,8 @@ class TrainOptions:
     spike_interval: between loss spikes, each of which goes back to the last save.   kernel: of attention.   loss:
     whether logits are stored.   shards: how zero cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of
     every tensor in chunks rounded up (FSDP2).   price: of a device for an hour.   objective: what
-    ranks.   keep: candidates shown.   finalists: of these, the first that are simulated.   layout: fixed fields, the rest is searched.
+    ranks.   keep: candidates shown.   finalists: of these, the first that are simulated.   layout: fixed fields, the
+    rest is searched.
     """
 
     objective: TrainObjective = "date"

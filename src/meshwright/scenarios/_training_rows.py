@@ -16,8 +16,6 @@ from meshwright.scenarios._training_table import capacity_bytes
 from meshwright.workload.slots import Shape, read_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.job.train import TrainJob
     from meshwright.layout.layout import Layout
     from meshwright.model.model import Model

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from meshwright.sim.training_step import StepRun
     from meshwright.system.system import System
 
-MOST_PASSES: Final = 1_000_000
-"""Passes of modules in a step; a finalist with more is not simulated."""
+MOST_PASSES: Final = 200_000
+"""Passes of modules in a step; a finalist with more is not simulated, and the result says so."""
 NOT_MODELLED: Final = (
     "simulated step: links that messages between stages, exchanges in layers, and weights and gradients share",
     "simulated step: gathers and reductions beside each other on one channel; buckets other than one a module",
@@ -62,16 +62,27 @@ def with_simulation(  # noqa: PLR0917 - the nouns, and what was found
     table: TrainingTable,
     found: Sequence[Candidate],
 ) -> tuple[Candidate, ...]:
-    """The candidates of a table, its first `options.finalists` simulated and in the order of that."""
+    """The candidates of a table, its first `options.finalists` simulated and in the order of that.
+
+    Left out of these are layouts that break a rule, and steps of more than `MOST_PASSES`.
+    """
     ran: list[Candidate] = []
     rest: list[Candidate] = []
     for row, item in enumerate(found):
-        known = item.excluded is None or item.excluded.limit in {"capacity", "deadline"}
-        if row < options.finalists and known and _passes(model, table, row) <= MOST_PASSES:
+        if row < options.finalists and _keeps_rules(item) and not too_long(model, item):
             ran.append(_simulated(model, system, job, options, table, row, item))
         else:
             rest.append(replace(item, measures={**item.measures, "simulated": None, "peak_alive": ()}))
-    return (*sorted(ran, key=lambda item: _goal(item)), *rest)
+    return (*sorted(ran, key=_goal), *rest)
+
+
+def _keeps_rules(item: Candidate) -> bool:
+    return item.excluded is None or item.excluded.limit in {"capacity", "deadline"}
+
+
+def too_long(model: Model, item: Candidate) -> bool:
+    """Whether a step may have more passes than are run: a forward and two halves of a backward of every module."""
+    return 3 * item.measures["num_micro_batches"] * (model.layers + 2) > MOST_PASSES
 
 
 def _goal(item: Candidate) -> tuple[Any, ...]:
@@ -79,11 +90,6 @@ def _goal(item: Candidate) -> tuple[Any, ...]:
     late = item.excluded is not None
     known = item.measures["simulated"]
     return (not item.fits, late, known["finish_s"] if item.fits else known["peak_bytes"])
-
-
-def _passes(model: Model, table: TrainingTable, row: int) -> int:
-    """How many passes of modules a step of a row has, at most."""
-    return 3 * int(table.count[row]) * (model.layers + 2)
 
 
 def _simulated(  # noqa: PLR0917 - the nouns, and which

@@ -14,13 +14,13 @@ from meshwright.base.result import Basis, Candidate, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.training import NOT_MODELLED
 from meshwright.job.train import checked_training, step_tokens, steps_of
+from meshwright.scenarios import _training_simulated
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import search_training
+from meshwright.scenarios._training_simulated import MOST_PASSES, needed_bytes, too_long, with_simulation
 from meshwright.scenarios._training_space import training_space
-from meshwright.scenarios import _training_simulated
-from meshwright.scenarios._training_simulated import needed_bytes, with_simulation
 from meshwright.scenarios._training_table import failures_per_s, save_bytes, save_s
 from meshwright.workload import training_messages
 
@@ -66,7 +66,7 @@ def plan_train(
         defaulted=model.defaulted,
         best=best,
         candidates=found,
-        warnings=(*position_warning(model, job.sequence), *_warnings(seen)),
+        warnings=(*position_warning(model, job.sequence), *_warnings(model, options, seen, found)),
         notes=model.notes,
         not_modelled=(*NOT_MODELLED, *training_messages.NOT_MODELLED, *_training_simulated.NOT_MODELLED, *LEFT_OUT),
         sources=sources_of(model, system),
@@ -114,10 +114,21 @@ def _all_comm_s(shown: Candidate) -> float:
     return exposed["layers_s"] + exposed["boundaries_s"] + shown.measures["channel_s"]
 
 
-def _warnings(seen: Seen) -> tuple[str, ...]:
-    if seen.complete:
-        return ()
-    return (f"interrupted after {seen.looked_at:,} layouts: the best of these, not of all",)
+def _warnings(model: Model, options: TrainOptions, seen: Seen, found: tuple[Candidate, ...]) -> tuple[str, ...]:
+    said: list[str] = []
+    if not seen.complete:
+        said.append(f"interrupted after {seen.looked_at:,} layouts: the best of these, not of all")
+    long = sum(too_long(model, item) for item in found[: options.finalists])
+    if long:
+        said.append(f"{long} of the finalists are not simulated: more than {MOST_PASSES:,} passes of modules in a step")
+    said += [item.id + " " + why for item in found if (why := _other_verdict(item)) is not None]
+    return tuple(said)
+
+
+def _other_verdict(item: Candidate) -> str | None:
+    """Where the simulated peak of a finalist says other than the bound by which the search went."""
+    known = item.measures["simulated"]
+    return None if known is None else known["decides"]
 
 
 def _verdict(  # noqa: PLR0917 - the nouns and what was found
@@ -149,7 +160,9 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
 def _by_simulation(best: Candidate) -> str:
     """The same two numbers of the simulated step."""
     known = best.measures["simulated"]
-    return "" if known is None else f" ({show_seconds(known['finish_s'])} and {show_seconds(known['step_s'])} simulated)"
+    return (
+        "" if known is None else f" ({show_seconds(known['finish_s'])} and {show_seconds(known['step_s'])} simulated)"
+    )
 
 
 _BASIS: Final = {

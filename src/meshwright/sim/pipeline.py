@@ -110,7 +110,7 @@ def run_pipeline(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Messages:
-    """Columns, one row a message between ranks: the slots that send and take it, `SEND_FORWARD` or `SEND_BACKWARD`, and the ranks."""
+    """Columns, one row a message between ranks: the slots that send and take it, its kind of task, and the ranks."""
 
     source: Ints
     target: Ints

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -26,8 +27,6 @@ from meshwright.sim.timeline import Timeline, timeline
 from meshwright.sim.training_uses import StepPlan, Uses, offsets, uses_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from meshwright.base.numbers import Bools, Floats, Ints
 
 GATHER, REDUCE = range(len(TASKS), len(TASKS) + 2)
@@ -39,9 +38,9 @@ STEP_TASKS: Final = (*TASKS, "gather", "reduce")
 class StepRun:
     """A step that ran; times in seconds.
 
-    timeline: of its tasks; a slot without exchanges is one of them.   start_s, end_s: of each use, without what it waits
-    for before and after.   gather_start_s, reduce_end_s: of its exchanges, where it has none the same as these.
-    message_start_s, message_end_s: by message.
+    timeline: of its tasks; a slot without exchanges is one of them.   start_s, end_s: of each use, without its
+    exchanges.   gather_start_s, reduce_end_s: of these, the same where it has none.   message_start_s, message_end_s,
+    slot_start_s, slot_end_s: of each message and slot.
     """
 
     plan: StepPlan
@@ -69,12 +68,11 @@ class StepRun:
 
     def busy_s(self) -> Floats:
         """By rank, its passes."""
-        return np.bincount(self.uses.rank, self.uses.own_s, self.plan.slots.ranks)
+        return _of_ranks(self, self.uses.own_s)
 
     def channel_s(self) -> Floats:
         """By rank, its gathers and reductions."""
-        spent = self.uses.gather_s + self.uses.reduce_s
-        return np.bincount(self.uses.rank, spent, self.plan.slots.ranks)
+        return _of_ranks(self, self.uses.gather_s + self.uses.reduce_s)
 
 
 def run_step(plan: StepPlan) -> StepRun:
@@ -83,7 +81,7 @@ def run_step(plan: StepPlan) -> StepRun:
     tasks = _tasks(plan, uses)
     problem, kind = _problem(plan, uses, tasks)
     times = simulate(problem)
-    ran = timeline(problem, times, kind=kind, kinds=STEP_TASKS, label=_label(kind), tick_s=Fraction(1))
+    ran = timeline(problem, times, kind=kind, kinds=STEP_TASKS, label=partial(_label, kind), tick_s=Fraction(1))
     return _named(plan, uses, tasks, ran)
 
 
@@ -91,8 +89,8 @@ def run_step(plan: StepPlan) -> StepRun:
 class _Tasks:
     """Numbers of tasks: passes, then messages, the last gradient and updates, then gathers and reductions.
 
-    of_use: the pass that holds each use.   first, last: of each slot.   duration_s: of each pass.   begins_s, ends_s: of
-    each use since the start of its slot, exchanges without a task included.   split: uses that are a task of their own.
+    of_use: the pass that holds each use.   first, last: of each slot.   duration_s: of each pass.   begins_s, ends_s:
+    of each use since the start of its slot, exchanges without a task included.   split: uses that are tasks themselves.
     gathers, reductions: uses whose exchange is a task.
     """
 
@@ -131,7 +129,7 @@ def _tasks(plan: StepPlan, uses: Uses) -> _Tasks:
     spent = uses.own_s if beside else uses.gather_s + uses.own_s + uses.reduce_s
     begins, ends = offsets(uses, spent)
     first = of_use[uses.first]
-    last = of_use[np.append(uses.first[1:], True)]  # noqa: FBT003 - the last use of all ends its slot
+    last = of_use[np.append(uses.first[1:], True)]  # the last use of all ends its slot
     duration = np.zeros(int(of_use[-1]) + 1)
     duration[of_use] = np.where(split, spent, ends)  # of a slot that is one task its last use writes last
     return _Tasks(
@@ -172,7 +170,7 @@ def _problem(plan: StepPlan, uses: Uses, tasks: _Tasks) -> tuple[Problem, Ints]:
     problem = Problem(
         duration=durations,
         resource=np.concatenate([*resource, channel + uses.rank[exchanged]]).astype(np.int64),
-        edges=_joined([_moved(plan, tasks), *_chained(plan, uses, tasks), *_of_exchanges(plan, uses, tasks)]),
+        edges=_joined([_moved(plan, tasks), _chained(uses, tasks), *_of_exchanges(plan, uses, tasks)]),
         resources=(
             *(Resource(name=f"rank {rank}") for rank in range(ranks)),
             *(Resource(name=f"wire {pair // ranks} to {pair % ranks}", queue="fifo") for pair in wires.tolist()),
@@ -197,20 +195,18 @@ def _exchange_order(uses: Uses, tasks: _Tasks) -> Ints:
 
 def _moved(plan: StepPlan, tasks: _Tasks) -> Edges:
     """The edges of slots and messages, between the tasks that slots became."""
-    slots = len(plan.slots.rank)
     beyond = np.arange(len(tasks.messages.source) + 1 + plan.slots.ranks) + tasks.passes
     return Edges(
         before=np.concatenate([tasks.last, beyond])[tasks.edges.before],
         after=np.concatenate([tasks.first, beyond])[tasks.edges.after],
-        at_start=np.zeros(len(tasks.edges.before), np.bool_),
-    ) if slots else tasks.edges
+        at_start=tasks.edges.at_start,
+    )
 
 
-def _chained(plan: StepPlan, uses: Uses, tasks: _Tasks) -> list[Edges]:
+def _chained(uses: Uses, tasks: _Tasks) -> Edges:
     """Each pass of a slot after the one before it."""
-    _ = plan
     rows = np.flatnonzero(tasks.split & ~uses.first)
-    return [_edges(tasks.of_use[rows - 1], tasks.of_use[rows])]
+    return _edges(tasks.of_use[rows - 1], tasks.of_use[rows])
 
 
 def _of_exchanges(plan: StepPlan, uses: Uses, tasks: _Tasks) -> list[Edges]:
@@ -302,5 +298,12 @@ def _named(plan: StepPlan, uses: Uses, tasks: _Tasks, ran: Timeline) -> StepRun:
     )
 
 
-def _label(kind: NDArray[Any]) -> Any:
-    return lambda task: STEP_TASKS[int(kind[task])]
+def _of_ranks(run: StepRun, spent: Floats) -> Floats:
+    """By rank, what its uses spend."""
+    total = np.zeros(run.plan.slots.ranks)
+    np.add.at(total, run.uses.rank, spent)
+    return total
+
+
+def _label(kind: Ints, task: int) -> str:
+    return STEP_TASKS[int(kind[task])]

@@ -65,8 +65,13 @@ def _gathered(run: StepRun) -> _Lives:
     rows = rows[np.lexsort((run.gather_start_s[rows], uses.place[rows]))]
     place, alloc, free = uses.place[rows], run.gather_start_s[rows], run.end_s[rows]
     kept: Any = (place[1:] == place[:-1]) & (alloc[1:] <= free[:-1])
-    begins, ends = np.append(True, ~kept)[: len(rows)], np.append(~kept, True)[: len(rows)]  # noqa: FBT003
-    return uses.rank[rows[begins]], alloc[begins], free[ends], run.plan.modules.gathered_bytes[uses.module[rows[begins]]]
+    begins, ends = np.append(True, ~kept)[: len(rows)], np.append(~kept, True)[: len(rows)]
+    return (
+        uses.rank[rows[begins]],
+        alloc[begins],
+        free[ends],
+        run.plan.modules.gathered_bytes[uses.module[rows[begins]]],
+    )
 
 
 def _gradients(run: StepRun) -> _Lives:

@@ -66,9 +66,7 @@ class StepPlan:
         """The same passes with messages and exchanges of modules that take no time, and no update."""
         none = np.zeros(len(self.modules.forward_s))
         names = ("gather_once_s", "gather_each_s", "reduce_each_s", "reduce_last_s")
-        return replace(
-            self, modules=replace(self.modules, **dict.fromkeys(names, none)), send_s=0.0, update_s=0.0
-        )
+        return replace(self, modules=replace(self.modules, **dict.fromkeys(names, none)), send_s=0.0, update_s=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
