@@ -1,4 +1,4 @@
-"""A simulated training step runs as its schedule does, meets closed forms where they are exact, and frees what it held."""
+"""A simulated training step runs as its schedule does, meets closed forms where these are exact, and frees all."""
 
 from __future__ import annotations
 
