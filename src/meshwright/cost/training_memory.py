@@ -1,8 +1,8 @@
 """The ledger of training: a model and columns of layouts go in; bytes on the fullest rank of each row come out.
 
 State is resident; activations of the micro-batches in flight, gathered modules, gradients on their way and the logits
-come and go. The closed form adds what may be alive together on a rank: no less than what the simulated step finds, but for copies of
-messages, virtual stages of uneven size, and schedules whose ranks have two slot orders.
+come and go. The closed form adds what may be alive together on a rank: no less than what the simulated step finds, but
+for copies of messages, virtual stages of uneven size, and schedules whose ranks have two slot orders.
 """
 
 from __future__ import annotations
