@@ -120,7 +120,7 @@ DIFFERENCES: Final[dict[str, Callable[[Run], int]]] = {
 
 
 def _fused_projection(run: Run) -> int:
-    """Values are a view of query_key_value, whose queries and keys stay with them."""
+    """Values are a view of query_key_value, whose queries and keys stay with them; eager products copy them."""
     mixer = run.model.kinds[0].mixer
     kept = run.config["model_type"] == "gpt_neox" and run.attention == "sdpa"
     return 2 * mixer.heads * mixer.head_dim * run.rows * run.element_bytes * len(run.whole_layers) * kept
@@ -128,7 +128,7 @@ def _fused_projection(run: Run) -> int:
 
 def _output_copy(run: Run) -> int:
     """Partly rotated queries lie head by head, the CPU kernel's output as they do, and `dense` keeps a copy by rows."""
-    return _fused_projection(run) // 2 * (run.model.kinds[0].mixer.heads > 1)
+    return _fused_projection(run) // 2
 
 
 APART: Final[dict[str, Callable[[Run], int]]] = {"query_key_value": _fused_projection, "dense": _output_copy}
@@ -165,10 +165,14 @@ def assert_agrees(run: Run, *, rounding: int = 0) -> None:
 
 
 def random_sizes(family: str, rng: Random) -> dict[str, Any]:
-    """Heads of even width; widths of experts in whole 16 bytes, which grouped products want."""
-    kv_heads = rng.randint(1, 4)
-    heads = kv_heads * (1 if family == "gpt_neox" else rng.randint(1, 4))
-    head_dim = 8 * rng.randint(1, 3)
+    """At least two heads and 64 columns, so that what is kept once a model stays small beside its layers.
+
+    Widths of experts are whole 16 bytes, as grouped products want.
+    """
+    kv_heads = rng.randint(2 if family == "gpt_neox" else 1, 4)
+    heads = kv_heads * (1 if family == "gpt_neox" else rng.randint(2 if kv_heads == 1 else 1, 4))
+    least = -(-8 // heads)
+    head_dim = 8 * rng.randint(least, max(least, 3))
     config = {
         "model_type": family,
         "vocab_size": rng.randint(50, 400),

@@ -6,7 +6,7 @@ ownership table cuts the rest (state `activations`). Rows routed to experts are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 _SOURCE: Final = 'chapter "Training systems", section 10.2.2'
 _CUTS: Final = ("tp", "sp", "cp")
 _EXPERT_CUTS: Final = ("ep", "etp")
+_STAGES: Final = ("pp", "virtual_stages")
 NOT_MODELLED: Final = (
     "uneven routing: every rank of an expert group takes as many rows as it sends",
-    "ends of a stage that `uniform_N` does not divide, where a chunk is shorter",
+    "under `uniform_N` and `every_N`, stages with fewer layers than the fullest: taken to keep as much a layer",
 )
 
 
@@ -104,10 +105,11 @@ def entry_bytes(entries: Sequence[Saved], layouts: Layouts, positions: Any) -> t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sizes:
-    """Sizes of entries of one sample under columns of cuts."""
+    """Sizes of entries of one sample under columns of cuts; dims that many entries share are cut once (`known`)."""
 
     layouts: Layouts
     positions: Any
+    known: dict[tuple[Dim, ...], Any] = field(default_factory=dict[tuple[Dim, ...], Any])
 
     def total(self, entries: Sequence[Saved]) -> Ints:
         """Bytes of entries together."""
@@ -122,7 +124,10 @@ class _Sizes:
 
     def of(self, entry: Saved) -> Ints:
         """Bytes of one entry on the fullest rank."""
-        elements: Any = product(fullest_sizes(entry.tensor, self.layouts, "activations"))
+        dims = entry.tensor.dims
+        if dims not in self.known:
+            self.known[dims] = product(fullest_sizes(entry.tensor, self.layouts, "activations"))
+        elements = self.known[dims]
         if entry.visits:
             elements = elements * self._visits(entry.visits)
         sized = np.broadcast_to(np.asarray(elements * entry.bits // 8), len(self.layouts))
@@ -152,9 +157,9 @@ def _by_policy(model: Model, layouts: Layouts, parts: Sequence[_Parts]) -> tuple
 
     A way is a policy; where one treats layers of a stage unlike, also so many layers.
     """
-    ways, way = distinct(layouts, ("recompute",))
-    if any(read_recompute(name).spread for name in ways.columns["recompute"].tolist()):
-        ways, way = distinct(layouts, ("recompute", "pp", "virtual_stages"))
+    words: list[str] = layouts.columns["recompute"].tolist()
+    spread = any(read_recompute(name).spread for name in dict.fromkeys(words))
+    ways, way = distinct(layouts, ("recompute", *(_STAGES if spread else ())))
     layers = divide_up(np.asarray(model.layers), ways.degree("pp") * ways.degree("virtual_stages"))
     found: list[Any] = []
     known: dict[str, list[tuple[Ints, Ints]]] = {}
@@ -164,7 +169,8 @@ def _by_policy(model: Model, layouts: Layouts, parts: Sequence[_Parts]) -> tuple
             known[name] = [part.treated(policy) for part in parts]
         both = zip(parts, known[name], strict=True)
         found.append([part.spread(policy, one, layers[row]) if policy.spread else one for part, one in both])
-    return np.moveaxis(np.array(found), (2, 3), (0, 2)), way
+    table = np.array(found).reshape(len(ways), len(parts), 2, len(parts[0].whole))
+    return np.moveaxis(table, (2, 3), (0, 2)), way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
