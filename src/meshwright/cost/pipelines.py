@@ -108,16 +108,22 @@ def _entries(model: Model, schedule: str, shape: Shape) -> Pipelines:
     )
 
 
+def stage_modules(model: Model, stages: int) -> tuple[tuple[int, ...], ...]:
+    """By virtual stage, its modules in the order of a forward: kinds of layers, and the two ends, numbered behind."""
+    kinds, first = model.kind_of_layer, len(model.kinds)
+    held = [list(kinds[layers.start : layers.stop]) for layers in stage_of_layers(len(kinds), stages)]
+    held[0].insert(0, first)
+    held[-1].append(first + 1)
+    return tuple(map(tuple, held))
+
+
 def _rank_layers(model: Model, placement: Ints) -> list[tuple[int, ...]]:
     """For every rank, layers of each kind, first and last virtual stages; of all directions together."""
-    kinds = model.kind_of_layer
-    pieces = stage_of_layers(len(kinds), placement.shape[1])
     rows = np.zeros((int(placement.max()) + 1, len(model.kinds) + 2), dtype=np.int64)
+    stages = stage_modules(model, placement.shape[1])
     for direction in placement.tolist():
-        for number, (rank, layers) in enumerate(zip(direction, pieces, strict=True)):
-            own = kinds[layers.start : layers.stop]
-            ends = [int(number == 0), int(number == len(pieces) - 1)]
-            rows[rank] += np.array([*(own.count(kind) for kind in range(len(model.kinds))), *ends])
+        for rank, modules in zip(direction, stages, strict=True):
+            np.add.at(rows[rank], list(modules), 1)
     return [tuple(row) for row in rows.tolist()]
 
 

@@ -104,7 +104,56 @@ class _Stages:
     spread_s: Any
     first_gather_s: Any
     first_reduce_s: Any
+    first_spread_s: Any
     sent_bytes: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingParts:
+    """What one micro-batch takes of each module, as columns [rows, kinds + 2] of fewer rows.
+
+    work: of every row.   inside, moved: exchanges in layers, and of weights and gradients, of the rows `place`, `mesh`.
+    boundary_s: [rows], of one message between stages.   charged: whether recompute and the update add to a step.
+    """
+
+    work: TrainingWork
+    inside: LayerExchange
+    place: Ints
+    moved: StateExchange
+    mesh: Ints
+    boundary_s: Floats
+    charged: bool
+
+    @property
+    def input_s(self) -> Any:
+        """[rows, kinds + 2] of a backward without the gradients of weights, exchanges apart."""
+        return self.work.input_s + self.work.repeated_s if self.charged else self.work.input_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Turns:
+    """Seconds on the channel of weights and gradients, under the zero stage of each row.
+
+    gather_each: before every pass.   reduce_each: after every backward.   gather_once: before the first forward of a
+    step, of updated parameters.   reduce_last: after the last backward, beside `reduce_each`.
+    """
+
+    gather_each: Any
+    reduce_each: Any
+    gather_once: Any
+    reduce_last: Any
+
+
+def turns(zero: Any, gather: Any, reduce: Any, spread: Any) -> Turns:
+    """Of a module, or of several added up. An all_reduce is a reduction and, as long, a gather of sums."""
+    none = np.zeros(1)
+    last = where(zero < _GRADIENTS, reduce, none) + spread
+    return Turns(
+        gather_each=where(zero == _PARAMETERS, gather, none),
+        reduce_each=where(zero >= _GRADIENTS, reduce, none),
+        gather_once=where((zero > 0) & (zero < _PARAMETERS), gather, none),
+        reduce_last=last + where(zero == 0, reduce, none),
+    )
 
 
 def estimate_training(  # noqa: PLR0917 - the nouns and what follows from them
@@ -121,17 +170,29 @@ def estimate_training(  # noqa: PLR0917 - the nouns and what follows from them
 
     Source: chapter "Training systems", sections 10.1.3, 10.3.1 to 10.3.3; pipeline formulas as each schedule states.
     """
+    parts = training_parts(model, system, job, layouts, assumptions)
+    stages = _stages(lines, parts)
+    update = update_s(system, lines, state, charged=parts.charged)
+    return _assembled(layouts, assumptions, micro_batches, lines, stages, parts.boundary_s, update, parts.work)
+
+
+def training_parts(
+    model: Model, system: System, job: TrainJob, layouts: Layouts, assumptions: TrainingAssumptions
+) -> TrainingParts:
+    """What the estimate adds up, and a simulated step runs."""
     nic = assumptions.nic
     work = training_work(model, system, layouts, job.recipe, job.sequence, assumptions.efficiency)
     layers, place = distinct(layouts, (*_MESH, "sp", "micro_batch", "recompute"))
-    first = _first_of(place, len(layers))
-    inside = layer_exchange(model, system, layers, job.sequence, work.take(first), nic)
-    boundary = boundary_s(model, system, layers, job.sequence, nic)[place]
     meshes, mesh = distinct(layouts, _MESH)
-    moved = state_exchange(model, system, meshes, job.recipe, nic)
-    stages = _stages(lines, work, inside, place, moved, mesh, charged=assumptions.recompute_charged)
-    update = _update_s(system, lines, state) if assumptions.recompute_charged else np.zeros(len(layouts))
-    return _assembled(layouts, assumptions, micro_batches, lines, stages, boundary, update, work)
+    return TrainingParts(
+        work=work,
+        inside=layer_exchange(model, system, layers, job.sequence, work.take(_first_of(place, len(layers))), nic),
+        place=place,
+        moved=state_exchange(model, system, meshes, job.recipe, nic),
+        mesh=mesh,
+        boundary_s=boundary_s(model, system, layers, job.sequence, nic)[place],
+        charged=assumptions.recompute_charged,
+    )
 
 
 def _first_of(place: Ints, count: int) -> Ints:
@@ -141,17 +202,9 @@ def _first_of(place: Ints, count: int) -> Ints:
     return first
 
 
-def _stages(  # noqa: PLR0917 - what layers do
-    lines: Pipelines,
-    work: TrainingWork,
-    inside: LayerExchange,
-    place: Ints,
-    moved: StateExchange,
-    mesh: Ints,
-    *,
-    charged: bool,
-) -> _Stages:
+def _stages(lines: Pipelines, parts: TrainingParts) -> _Stages:
     """Of layers and ends, those that a rank holds, added kind by kind."""
+    work, inside, place, moved, mesh = parts.work, parts.inside, parts.place, parts.moved, parts.mesh
     held = lines.layers
     share = held / lines.directions[:, None, None]  # of micro-batches that enter at both ends, half of them each way
 
@@ -162,10 +215,8 @@ def _stages(  # noqa: PLR0917 - what layers do
         return total
 
     weight = summed(work.weight_s)
-    backward = summed(work.input_s) + weight
-    if charged:
-        backward = backward + summed(work.repeated_s)
-    gather, reduce = moved.gather_s[mesh], moved.reduce_s[mesh]
+    backward = summed(parts.input_s) + weight
+    gather, reduce, spread = moved.gather_s[mesh], moved.reduce_s[mesh], moved.spread_s[mesh]
     return _Stages(
         forward_s=summed(work.forward_s),
         backward_s=backward,
@@ -174,10 +225,11 @@ def _stages(  # noqa: PLR0917 - what layers do
         exchange_backward_s=summed(inside.backward_s[place]),
         gather_s=summed(gather, held),
         reduce_s=summed(reduce, held),
-        spread_s=summed(moved.spread_s[mesh], held),
+        spread_s=summed(spread, held),
         first_gather_s=_first_module(gather, held),
         first_reduce_s=_first_module(reduce, held),
-        sent_bytes=summed(moved.sent_bytes[mesh], held),
+        first_spread_s=_first_module(spread, held),
+        sent_bytes=summed(moved.sent_bytes[mesh]),
     )
 
 
@@ -189,8 +241,10 @@ def _first_module(columns: Any, held: Ints) -> Any:
     return where(held[:, :, -2] > 0, columns[:, -2, None] + np.zeros_like(longest), longest)
 
 
-def _update_s(system: System, lines: Pipelines, state: StateColumns) -> Floats:
+def update_s(system: System, lines: Pipelines, state: StateColumns, *, charged: bool) -> Floats:
     """What the optimizer owns is read and written, gradients are read, parameters written; on the fullest rank."""
+    if not charged:
+        return np.zeros(len(lines.ranks))
     touched: Any = state.optimizer_state * 2 + state.gradients + state.parameters
     total: Any = np.zeros(lines.layers.shape[:2])
     for kind in range(lines.layers.shape[2]):
@@ -212,19 +266,21 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     """The parts of a step of each row's slowest entry, and of the ranks around it."""
     zero = layouts.degree("zero")[:, None]
     none = np.zeros(1)
-    every_gather = where(zero == _PARAMETERS, stages.gather_s, none)
-    every_reduce = where(zero >= _GRADIENTS, stages.reduce_s, none)
-    last_reduce = where(zero < _GRADIENTS, stages.reduce_s, none) + stages.spread_s
-    last_reduce = last_reduce + where(zero == 0, stages.reduce_s, none)
-    once_gather = where((zero > 0) & (zero < _PARAMETERS), stages.gather_s, none)
+    channel = turns(zero, stages.gather_s, stages.reduce_s, stages.spread_s)
+    # of modules of both directions, a micro-batch passes those of its own
+    every_gather, every_reduce = (
+        column / lines.directions[:, None] for column in (channel.gather_each, channel.reduce_each)
+    )
+    last_reduce, once_gather = channel.reduce_last, channel.gather_once
     forward = stages.forward_s + stages.exchange_forward_s
     backward = stages.backward_s + stages.exchange_backward_s
     count: Any = micro_batches[:, None]
     if assumptions.prefetch == "on":
         behind_f, behind_b = maximum(every_gather - forward, 0.0), maximum(every_gather + every_reduce - backward, 0.0)
-        room = maximum(backward - every_reduce - every_gather, 0.0)  # of the last backward, for what comes once
-        ends = where(zero == _PARAMETERS, stages.first_gather_s, none) + stages.first_reduce_s
-        ends = ends + maximum(last_reduce - stages.first_reduce_s - room, 0.0)
+        first = turns(zero, stages.first_gather_s, stages.first_reduce_s, stages.first_spread_s)
+        ends = first.gather_each + first.reduce_each + first.reduce_last
+        hidden = maximum(backward - every_reduce - every_gather, 0.0)
+        ends = ends + maximum(last_reduce - first.reduce_last - hidden, 0.0)
         ends = ends + where(
             once_gather > 0, stages.first_gather_s + maximum(once_gather - stages.first_gather_s - forward, 0.0), none
         )
@@ -246,7 +302,7 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     bubble = _bubble(layouts, lines, (forward + behind_f, backward + behind_b, stages.weight_s), rows, slowest)
     sends = boundary * 2 * (layouts.degree("pp") - 1)
     exposed = named(exchanged + behind + sends, "exposed_comm_s")
-    channel = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
+    channel_s = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
     collectives = 2.0 * (layouts.degree("zero") == _PARAMETERS) + (layouts.degree("zero") >= _GRADIENTS)
     return TrainingStep(
         compute_s=compute,
@@ -256,7 +312,7 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
         boundary_s=sends,
         bubble_s=named(bubble, "bubble_s"),
         update_s=named(update, "update_s"),
-        channel_s=named(channel, "channel_s"),
+        channel_s=named(channel_s, "channel_s"),
         sent_bytes=own(stages.sent_bytes) * collectives * micro_batches,
         hardware_flops=_hardware_flops(lines, work, micro_batches),
         total_s=named(compute + exposed + bubble + update, "step_s"),

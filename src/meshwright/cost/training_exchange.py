@@ -183,9 +183,7 @@ def _expert_nodes(system: System, layouts: Layouts) -> Any:
 
 def boundary_s(model: Model, system: System, layouts: Layouts, sequence: int, nic: Nic) -> Floats:
     """Mean seconds of one stage boundary and direction, one micro-batch: a rank sends its rows to its counterpart."""
-    rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
-    cut = where(layouts.columns["sp"], layouts.degree("tp"), np.ones(1, dtype=np.int64))
-    sent = rows * (model.hidden * model.plain.bits / 8) / cut
+    sent = boundary_bytes(model, layouts, sequence)
     near: Any = send_s(sent, system.scale_up.latency, system.scale_up.bandwidth)
     far = near
     if system.scale_out is not None and system.nics_per_node:
@@ -195,6 +193,13 @@ def boundary_s(model: Model, system: System, layouts: Layouts, sequence: int, ni
     outside = boundaries_outside(layouts, system.devices_per_node)
     crossings = maximum(layouts.degree("pp") - 1, 1)
     return (near * (crossings - outside) + far * outside) / crossings
+
+
+def boundary_bytes(model: Model, layouts: Layouts, sequence: int) -> Floats:
+    """Bytes that one rank sends over a stage boundary, one micro-batch: its rows, under sp its part of them."""
+    rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
+    cut = where(layouts.columns["sp"], layouts.degree("tp"), np.ones(1, dtype=np.int64))
+    return rows * (model.hidden * model.plain.bits / 8) / cut
 
 
 def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recipe, nic: Nic) -> StateExchange:

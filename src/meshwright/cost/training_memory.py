@@ -1,7 +1,8 @@
 """The ledger of training: a model and columns of layouts go in; bytes on the fullest rank of each row come out.
 
 State is resident; activations of the micro-batches in flight, gathered modules, gradients on their way and the logits
-come and go. The closed form adds what may be alive together on a rank: no less than what the simulated step finds.
+come and go. The closed form adds what may be alive together on a rank: no less than what the simulated step finds, but
+for copies of messages, virtual stages of uneven size, and schedules whose ranks have two slot orders.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def training_ledger(  # noqa: PLR0917 - the columns of what is kept
     """The ledger of every row.
 
     budget_bytes: in place of activations, gathered modules, transients and workspace, where it is given.
-    modules_ahead: gathered while another is in use (prefetch).   Source: chapter "Training systems", sections 10.2.1 to
-    10.2.4.
+    modules_ahead: 1 where the next is gathered while another is in use (prefetch), else 0.   Source: chapter "Training
+    systems", sections 10.2.1 to 10.2.4.
     """
     entries = {name: _of_layers(lines, getattr(state, name)) for name in ("parameters", "gradients", "optimizer_state")}
     resident = entries["parameters"] + entries["gradients"] + entries["optimizer_state"]
@@ -114,23 +115,32 @@ def _whole(value: Any) -> Any:
 def _gathered(layouts: Layouts, lines: Pipelines, state: StateColumns, ahead: int) -> Any:
     """[rows, entries]: the largest modules that are whole at once, and the largest whole gradients on their way.
 
-    Under zero 3 the one in use, and the next `ahead`; under zero 2 and 3 a module's gradient and the one being reduced.
+    Under zero 3 the one in use, the next `ahead` and, as it computes nothing, the embedding between them; under zero 2
+    and 3 a module's gradient and the one being reduced.
     """
-    zero = layouts.degree("zero")[:, None]
-    modules, gradients = (_largest(lines, column, 1 + ahead) for column in (state.gathered, state.gradient_buffer))
+    zero, alone = layouts.degree("zero")[:, None], (layouts.degree("pp") == 1)[:, None]
+    layer, first, last = _largest(lines, state.gathered)
+    if ahead:
+        # of a single rank the last end never stands beside the first: a backward follows its forward
+        modules = where(alone, maximum(layer * 2 + first, layer + last), maximum(layer * 2, layer + last) + first)
+    else:
+        modules = maximum(layer, maximum(first, last))
+    layer, first, last = _largest(lines, state.gradient_buffer)
+    gradients = layer * ahead + maximum(layer, maximum(first, last))
     none = np.zeros(1, dtype=np.int64)
     return where(zero == _PARAMETERS, modules, none) + where(zero >= _GRADIENTS, gradients, none)
 
 
-def _largest(lines: Pipelines, columns: Any, count: int) -> Any:
-    """[rows, entries]: bytes of the largest run of `count` modules: layers of the largest kind, and an end at most."""
-    layer: Any = np.zeros(lines.layers.shape[:2], dtype=np.int64)
-    for kind in range(lines.layers.shape[2] - 2):
-        layer = maximum(layer, where(lines.layers[:, :, kind] > 0, columns[:, kind, None], np.zeros(1, dtype=np.int64)))
-    end: Any = np.zeros_like(layer)
-    for place in (-2, -1):
-        end = maximum(end, where(lines.layers[:, :, place] > 0, columns[:, place, None], np.zeros(1, dtype=np.int64)))
-    return layer * (count - 1) + maximum(layer, end)
+def _largest(lines: Pipelines, columns: Any) -> tuple[Any, Any, Any]:
+    """[rows, entries]: bytes of a layer of the largest kind that is held, of the first end, and of the last."""
+    none = np.zeros(1, dtype=np.int64)
+    held = [
+        where(lines.layers[:, :, place] > 0, columns[:, place, None], none) for place in range(lines.layers.shape[2])
+    ]
+    layer: Any = held[0]
+    for other in held[1:-2]:
+        layer = maximum(layer, other)
+    return layer, held[-2], held[-1]
 
 
 def _transient(lines: Pipelines, kept: ActivationColumns) -> Any:

@@ -35,7 +35,8 @@ class TrainOptions:
     spike_interval: between loss spikes, each of which goes back to the last save.   kernel: of attention.   loss:
     whether logits are stored.   shards: how zero cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of
     every tensor in chunks rounded up (FSDP2).   price: of a device for an hour.   objective: what
-    ranks.   keep: candidates shown.   layout: fixed fields, the rest is searched.
+    ranks.   keep: candidates shown.   finalists: of these, the first that are simulated.   layout: fixed fields, the
+    rest is searched.
     """
 
     objective: TrainObjective = "date"
@@ -62,6 +63,7 @@ class TrainOptions:
     price: float | None = None
     basis: Literal["datasheet"] = "datasheet"
     keep: int = 20
+    finalists: int = 3
     layout: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -92,6 +94,7 @@ def checked_options(options: TrainOptions) -> TrainOptions:
         (options.efficiency is not None and options.efficiency <= 0, "--efficiency 0%", "give a share above zero"),
         (options.checkpoint_interval <= 0, "--checkpoint-interval 0s", "give a time above zero"),
         (not 1 <= options.keep <= _MOST_KEPT, f"--keep {options.keep}", "give 1 to 10000"),
+        (not 0 <= options.finalists <= _MOST_KEPT, f"--finalists {options.finalists}", "give 0 to 10000"),
     )
     for wrong, cause, fix in pairs:
         if wrong:

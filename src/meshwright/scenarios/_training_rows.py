@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.result import Candidate, Excluded
@@ -15,8 +16,6 @@ from meshwright.scenarios._training_table import capacity_bytes
 from meshwright.workload.slots import Shape, read_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.job.train import TrainJob
     from meshwright.layout.layout import Layout
     from meshwright.model.model import Model
@@ -44,9 +43,9 @@ def _candidate(  # noqa: PLR0917 - the nouns, and which
     refused = _refused(model, system, job, layout, table, row)
     late = not bool(table.on_time[row])
     fits = refused is None and bool(table.fits[row])
-    excluded = refused or (None if fits else _too_large(memory))
+    excluded = refused or (None if fits else _too_large(memory["per_rank_bytes"], memory["capacity_bytes"]))
     if excluded is None and late:
-        excluded = _late(job, measures)
+        excluded = _late(job, measures["finish_s"])
     return Candidate(
         id=layout.id,
         layout=fields_of(layout),
@@ -137,15 +136,20 @@ def _refused(  # noqa: PLR0917 - the nouns, and which
     return None
 
 
-def _too_large(memory: Mapping[str, Any]) -> Excluded:
-    over = memory["per_rank_bytes"] - memory["capacity_bytes"]
-    reason = (
-        f"needs {show_bytes(memory['per_rank_bytes'])} a device, "
-        f"{show_bytes(over)} more than its {show_bytes(memory['capacity_bytes'])}"
-    )
+def _too_large(needed_bytes: int, capacity_bytes: int) -> Excluded:
+    over = show_bytes(needed_bytes - capacity_bytes)
+    reason = f"needs {show_bytes(needed_bytes)} a device, {over} more than its {show_bytes(capacity_bytes)}"
     return Excluded(code="LAY020", reason=reason, nearest=None, limit="capacity")
 
 
-def _late(job: TrainJob, measures: Mapping[str, Any]) -> Excluded:
-    reason = f"ends after {show_seconds(measures['finish_s'])}, the deadline is {show_seconds(job.deadline or 0.0)}"
+def judged(job: TrainJob, item: Candidate, needed_bytes: int, finish_s: float) -> Candidate:
+    """A candidate that is known to fit or not, with why it is out: its bytes, or that it ends after `finish_s`."""
+    if not item.fits:
+        return replace(item, excluded=_too_large(needed_bytes, item.memory["capacity_bytes"]))
+    late = job.deadline is not None and finish_s > job.deadline
+    return replace(item, excluded=_late(job, finish_s) if late else None)
+
+
+def _late(job: TrainJob, finish_s: float) -> Excluded:
+    reason = f"ends after {show_seconds(finish_s)}, the deadline is {show_seconds(job.deadline or 0.0)}"
     return Excluded(code="LAY031", reason=reason, nearest=None, limit="deadline")

@@ -70,7 +70,7 @@ def training_table(
     step = estimate_training(model, system, job, layouts, options.assumptions, maximum(count, 1), lines, state)
     straggler = _straggler_s(system, options, step)
     before = step.total_s + straggler
-    wait = _input_wait_s(job, options, before)
+    wait = input_wait_s(job, options, before)
     whole = named(before + wait, "step_s")
     overhead = _overhead(model, system, job, options)
     useful = named(whole * steps_of(job), "useful_s")
@@ -139,7 +139,7 @@ def _straggler_s(system: System, options: TrainOptions, step: TrainingStep) -> F
     return straggler_s(step.compute_s, options.straggler_sigma, system.devices)
 
 
-def _input_wait_s(job: TrainJob, options: TrainOptions, step_s: Floats) -> Floats:
+def input_wait_s(job: TrainJob, options: TrainOptions, step_s: Floats) -> Floats:
     """As stated, or what preparing the next batch takes longer than the step."""
     if options.prep_workers is not None and options.prep_rate is not None:
         return maximum(job.global_batch / (options.prep_workers * options.prep_rate) - step_s, 0.0)
