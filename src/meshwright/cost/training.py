@@ -7,7 +7,7 @@ of weights and gradients is behind, the bubble, and the update.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named, values
 from meshwright.cost.pipelines import PLAIN as PLAIN_SCHEDULE
+from meshwright.cost.pipelines import along_rows, largest, of_entry, over_entries
 from meshwright.cost.roofline import read_s
 from meshwright.cost.training_exchange import boundary_s, layer_exchange, state_exchange
 from meshwright.cost.training_work import training_work
@@ -165,19 +166,19 @@ def _stages(  # noqa: PLR0917 - what layers do
     backward = summed(work.input_s) + weight
     if charged:
         backward = backward + summed(work.repeated_s)
-    gather, reduce = moved.gather_s[mesh], moved.reduce_s[mesh]
+    gather, reduce = along_rows(moved.gather_s, mesh), along_rows(moved.reduce_s, mesh)
     return _Stages(
         forward_s=summed(work.forward_s),
         backward_s=backward,
         weight_s=weight,
-        exchange_forward_s=summed(inside.forward_s[place]),
-        exchange_backward_s=summed(inside.backward_s[place]),
+        exchange_forward_s=summed(along_rows(inside.forward_s, place)),
+        exchange_backward_s=summed(along_rows(inside.backward_s, place)),
         gather_s=summed(gather, held),
         reduce_s=summed(reduce, held),
-        spread_s=summed(moved.spread_s[mesh], held),
+        spread_s=summed(along_rows(moved.spread_s, mesh), held),
         first_gather_s=_first_module(gather, held),
         first_reduce_s=_first_module(reduce, held),
-        sent_bytes=summed(moved.sent_bytes[mesh], held),
+        sent_bytes=summed(along_rows(moved.sent_bytes, mesh), held),
     )
 
 
@@ -192,8 +193,8 @@ def _first_module(columns: Any, held: Ints) -> Any:
 def _update_s(system: System, lines: Pipelines, state: StateColumns) -> Floats:
     """What the optimizer owns is read and written, gradients are read, parameters written; on the fullest rank."""
     touched: Any = state.optimizer_state * 2 + state.gradients + state.parameters
-    total: Any = np.zeros(lines.layers.shape[:2])
-    for kind in range(lines.layers.shape[2]):
+    total: Any = touched[:, 0, None] * lines.layers[:, :, 0] * 1.0
+    for kind in range(1, lines.layers.shape[2]):
         total = total + touched[:, kind, None] * lines.layers[:, :, kind]
     rate: Any = system.accelerator.memory_bandwidth
     return read_s(total.max(axis=1), rate)
@@ -233,17 +234,16 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
         ends = last_reduce + once_gather
     held = lines.ranks > 0
     busy = where(held, forward + backward + behind_f + behind_b, np.full(1, -1.0))
-    slowest = np.argmax(values(busy), axis=1)
-    rows = np.arange(len(slowest))
+    slowest = largest(busy)
 
     def own(columns: Any) -> Any:
-        return columns[rows, slowest]
+        return of_entry(columns, slowest)
 
     passes = own(stages.forward_s + stages.backward_s)
     compute = named(passes * micro_batches, "compute_s")
     exchanged = own(stages.exchange_forward_s + stages.exchange_backward_s) * micro_batches
     behind = own(behind_f + behind_b) * micro_batches + own(ends)
-    bubble = _bubble(layouts, lines, (forward + behind_f, backward + behind_b, stages.weight_s), rows, slowest)
+    bubble = _bubble(layouts, lines, (forward + behind_f, backward + behind_b, stages.weight_s), slowest)
     sends = boundary * 2 * (layouts.degree("pp") - 1)
     exposed = named(exchanged + behind + sends, "exposed_comm_s")
     channel = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
@@ -260,11 +260,11 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
         sent_bytes=own(stages.sent_bytes) * collectives * micro_batches,
         hardware_flops=_hardware_flops(lines, work, micro_batches),
         total_s=named(compute + exposed + bubble + update, "step_s"),
-        slowest=lines.number[rows, slowest],
+        slowest=own(lines.number),
     )
 
 
-def _bubble(layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], rows: Ints, slowest: Ints) -> Floats:
+def _bubble(layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], slowest: Ints) -> Floats:
     """Idle time of the slowest rank, by the formula of each row's schedule.
 
     The formulas are linear in the work of a rank: with unequal stages that of the mean of the other ranks, which for
@@ -274,28 +274,28 @@ def _bubble(layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], row
     others = maximum(stages - 1, 1)
     mean: list[Any] = []
     for column in times:
-        weighted: Any = (column * lines.ranks).sum(axis=1)
-        mean.append((weighted - column[rows, slowest]) / others)
+        weighted: Any = over_entries(column * lines.ranks)
+        mean.append((weighted - of_entry(column, slowest)) / others)
     forward, backward, weight = mean
     work = Work(forward=forward, backward=backward, weight=weight, cell=forward + backward)
-    idle: Any = np.zeros(len(rows))
-    names = layouts.plain().columns["schedule"]
-    for name in sorted({item for item in names.tolist() if item is not None}):
-        formula = read_schedule(name).BUBBLE
-        pieces = layouts.degree("virtual_stages")
-        took = np.full(1, np.nan) if formula is None else formula.time(stages, pieces, work)
-        idle = where(names == name, maximum(took, 0.0), idle)
-    plain = read_schedule(PLAIN_SCHEDULE).BUBBLE
-    assert plain is not None
-    idle = where(np.equal(names, None), plain.time(stages, 1, work), idle)
+    idle: Any = np.zeros(len(slowest))
+    names = layouts.values_of("schedule")
+    pieces: Any = layouts.degree("virtual_stages")
+    for number, name in enumerate(names.values):
+        rows: Any = np.flatnonzero(names.numbers == number)
+        if len(rows):
+            formula = read_schedule(name or PLAIN_SCHEDULE).BUBBLE
+            own = Work(**{part.name: getattr(work, part.name)[rows] for part in fields(work)})
+            took = np.full(1, np.nan) if formula is None else formula.time(stages[rows], pieces[rows], own)
+            idle = idle.astype(np.result_type(idle, took), copy=False)
+            idle[rows] = maximum(took, 0.0)
     return where(stages > 1, idle, np.zeros(1))
 
 
 def _hardware_flops(lines: Pipelines, work: TrainingWork, micro_batches: Ints) -> Floats:
     """FLOPs of one rank of every stage, recompute included, over all micro-batches of a step."""
     each: Any = work.forward_flops * 3 + work.repeated_flops
-    counts = (lines.layers * lines.ranks[:, :, None]).sum(axis=1) / lines.directions[:, None]
     total: Any = np.zeros(len(micro_batches))
-    for kind in range(counts.shape[1]):
-        total = total + each[:, kind] * counts[:, kind]
+    for kind in range(lines.layers.shape[2]):
+        total = total + each[:, kind] * (over_entries(lines.layers[:, :, kind] * lines.ranks) / lines.directions)
     return total * micro_batches

@@ -14,6 +14,7 @@ import numpy as np
 
 from meshwright.base.numbers import divide_up, maximum, minimum, where
 from meshwright.base.traced import named
+from meshwright.cost.pipelines import along_rows
 from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import fullest_sizes, product
 from meshwright.model.feed_forwards import Experts
@@ -84,7 +85,8 @@ def activation_columns(
     )
     by_way, way = _by_policy(model, layouts, parts)
     batch = layouts.degree("micro_batch")
-    saved, rebuilt = by_way[:, way, place] * batch[:, None]
+    rows: Any = way * by_way.shape[2] + place
+    saved, rebuilt = (along_rows(part.reshape(-1, part.shape[2]), rows) * batch[:, None] for part in by_way)
     head, embedding, transient = np.stack([sizes.total(entries) for entries in ends])[:, place] * batch
     return ActivationColumns(
         saved=named(saved, "saved_activations_bytes", _SOURCE),

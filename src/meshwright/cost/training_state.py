@@ -14,6 +14,7 @@ import numpy as np
 from meshwright.base.numbers import divide_up, maximum, where
 from meshwright.base.traced import named
 from meshwright.cost.kept import Kept, check_targets, gathered, gradient_buffers, kept, operand_copies
+from meshwright.cost.pipelines import along_rows
 from meshwright.cost.stages import by_stages, stage_kinds
 from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import ZERO_OF_STATE, cutting_fields, fullest_sizes, state_ways
@@ -84,7 +85,7 @@ def state_columns(model: Model, layouts: Layouts, recipe: Recipe, *, shards: Sha
     check_targets(model, recipe)
     items = _items([_module(tensors, recipe) for tensors in _tensors(model)])
     few, place = distinct(layouts, sorted({field for fields in items for field in fields}))
-    table = np.take(_table(items, few, len(model.kinds) + 3, shards), place, axis=0)
+    table = along_rows(_table(items, few, len(model.kinds) + 3, shards), place)
     if model.tied:
         last, shared = table[:, :, -2], table[:, :, -1]
         table[:, :, -2] = last + where((layouts.degree("pp") > 1)[:, None], shared, np.zeros(1, dtype=np.int64))

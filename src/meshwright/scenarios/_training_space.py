@@ -44,13 +44,13 @@ class Space:
     """
 
     meshes: Layouts
-    choices: Mapping[str, Any]
+    choices: Layouts
     fixed: Mapping[str, Any]
 
     @property
     def size(self) -> int:
         """Combinations, before those that contradict each other are left out."""
-        return len(self.meshes) * len(self.choices["zero"])
+        return len(self.meshes) * len(self.choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,13 @@ def training_space(model: Model, system: System, job: TrainJob, fixed: Mapping[s
         cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan train has one replica, with data-parallel attention"
         raise LayoutError(12, cause, f"leave {foreign[0]} out")
     meshes = _meshes(model, system, job, fixed)
-    return Space(meshes=meshes, choices=_choices(model, job, meshes, fixed), fixed=fixed)
+    choices = Layouts(columns=_choices(model, job, meshes, fixed))
+    return Space(meshes=_numbered(meshes, MESH), choices=_numbered(choices, CHOICES), fixed=fixed)
+
+
+def _numbered(table: Layouts, names: Sequence[str]) -> Layouts:
+    """The table with some columns numbered once, for all the tables that are taken from it."""
+    return Layouts(columns=table.columns, numbered={name: table.values_of(name) for name in names})
 
 
 def chunks(space: Space, model: Model, job: TrainJob, most: int = ROWS) -> Iterator[Layouts]:
@@ -98,9 +104,8 @@ def chunks(space: Space, model: Model, job: TrainJob, most: int = ROWS) -> Itera
 
 def _joined(space: Space, meshes: list[Ints], choices: list[Ints]) -> Layouts:
     """Meshes with their choices beside them."""
-    mesh, choice = np.concatenate(meshes), np.concatenate(choices)
-    chosen = {name: column[choice] for name, column in space.choices.items()}
-    return Layouts(columns={**space.meshes.take(mesh).columns, **chosen})
+    mesh, choice = space.meshes.take(np.concatenate(meshes)), space.choices.take(np.concatenate(choices))
+    return Layouts(columns={**mesh.columns, **choice.columns}, numbered={**mesh.numbered, **choice.numbered})
 
 
 def _kinds_of_mesh(space: Space) -> list[tuple[Any, ...]]:
@@ -233,20 +238,26 @@ def _has_formula(name: str) -> bool:
 
 def _agree(space: Space, model: Model, job: TrainJob, mesh: _KindOfMesh) -> Bools:
     """Choices that do not contradict the mesh; a field that the user fixed is kept, to be judged."""
-    chosen, fixed = space.choices, space.fixed
+    chosen, fixed = space.choices.columns, space.fixed
     kept = np.ones(len(chosen["zero"]), dtype=np.bool_)
     if "zero" not in fixed:
         kept &= (chosen["zero"] > 0) == mesh.sharded
     if "sp" not in fixed:
         kept &= ~chosen["sp"] | mesh.cut
         kept &= chosen["sp"] | mesh.whole
-    kept &= np.not_equal(chosen["schedule"], None).astype(np.bool_) == (mesh.pp > 1)
+    kept &= _named(space.choices, "schedule") == (mesh.pp > 1)
     if "micro_batch" not in fixed or not {"dp_shard", "dp_replicate"} & fixed.keys():
         kept &= job.global_batch % (mesh.copies * chosen["micro_batch"]) == 0
     if not ("schedule" in fixed and "pp" in fixed):
         rows = np.flatnonzero(kept)
         kept[rows] = _taken(model, job, mesh, {name: column[rows] for name, column in chosen.items()})
     return kept
+
+
+def _named(choices: Layouts, name: str) -> Bools:
+    """Where a column holds a name, not None."""
+    found = choices.values_of(name)
+    return np.array([item is not None for item in found.values], dtype=np.bool_)[found.numbers]
 
 
 def _taken(model: Model, job: TrainJob, mesh: _KindOfMesh, chosen: Mapping[str, Any]) -> Bools:
