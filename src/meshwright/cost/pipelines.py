@@ -59,8 +59,9 @@ def pipelines(model: Model, layouts: Layouts, micro_batches: Ints) -> Pipelines:
     settled = np.minimum(count, _SETTLED * stages + count % stages)
     few, place = distinct(replace(plain, columns={**plain.columns, _COUNT: settled}), (*_SHAPE, _COUNT))
     rows = zip(*(few.columns[name].tolist() for name in (*_SHAPE, _COUNT)), strict=True)
+    kinds = model.kind_of_layer
     entries = [
-        _entries(model.kind_of_layer, name or PLAIN, Shape(stages=stages, micro_batches=batches, virtual_stages=chunks))
+        _entries(kinds, name or PLAIN, Shape(stages=stages, micro_batches=batches, virtual_stages=chunks))
         for name, stages, chunks, batches in rows
     ]
     held = {name: along_rows(_joined([getattr(item, name) for item in entries]), place) for name in _COLUMNS}

@@ -6,7 +6,7 @@ ownership table cuts the rest (state `activations`). Rows routed to experts are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -109,6 +109,7 @@ class _Sizes:
 
     layouts: Layouts
     positions: Any
+    known: dict[tuple[tuple[Dim, ...], int], Ints | int] = field(default_factory=dict[Any, Any])
 
     def total(self, entries: Sequence[Saved]) -> Ints:
         """Bytes of entries together."""
@@ -119,11 +120,17 @@ class _Sizes:
 
     def of(self, entry: Saved) -> Ints:
         """Bytes of one entry on the fullest rank."""
-        elements: Any = product(fullest_sizes(entry.tensor, self.layouts, "activations"))
-        if entry.visits:
-            elements = elements * self._visits(entry.visits)
+        elements = self._elements(entry)
         sized = np.broadcast_to(np.asarray(elements * entry.bits // 8), len(self.layouts))
         return named(sized, f"{entry.tensor.name}_bytes")
+
+    def _elements(self, entry: Saved) -> Any:
+        """Elements of an entry; those of equal dims, which are cut alike, are counted once."""
+        key = (entry.tensor.dims, entry.visits)
+        if key not in self.known:
+            elements: Any = product(fullest_sizes(entry.tensor, self.layouts, "activations"))
+            self.known[key] = elements * self._visits(entry.visits) if entry.visits else elements
+        return self.known[key]
 
     def _visits(self, top_k: int) -> Ints:
         """Rows that the experts of one rank work on, an equal share of those that its expert group brings.

@@ -16,7 +16,7 @@ import numpy as np
 
 from meshwright.base.errors import LayoutError
 from meshwright.layout.layout import Layout
-from meshwright.layout.layouts import Layouts, columns
+from meshwright.layout.layouts import Layouts, columns, distinct
 from meshwright.layout.rules import keeps_all
 from meshwright.model.feed_forwards import Experts
 from meshwright.search.candidates import divisors
@@ -250,7 +250,7 @@ def _agree(space: Space, model: Model, job: TrainJob, mesh: _KindOfMesh) -> Bool
         kept &= job.global_batch % (mesh.copies * chosen["micro_batch"]) == 0
     if not ("schedule" in fixed and "pp" in fixed):
         rows = np.flatnonzero(kept)
-        kept[rows] = _taken(model, job, mesh, {name: column[rows] for name, column in chosen.items()})
+        kept[rows] = _taken(model.layers, job, mesh, space.choices.take(rows))
     return kept
 
 
@@ -260,11 +260,12 @@ def _named(choices: Layouts, name: str) -> Bools:
     return np.array([item is not None for item in found.values], dtype=np.bool_)[found.numbers]
 
 
-def _taken(model: Model, job: TrainJob, mesh: _KindOfMesh, chosen: Mapping[str, Any]) -> Bools:
+def _taken(layers: int, job: TrainJob, mesh: _KindOfMesh, chosen: Layouts) -> Bools:
     """Choices whose schedule takes the stages and micro-batches, with a layer for every virtual stage."""
-    counts = job.global_batch // (mesh.copies * chosen["micro_batch"])
-    rows = zip(chosen["schedule"].tolist(), chosen["virtual_stages"].tolist(), counts.tolist(), strict=True)
-    return np.array([_takes(model.layers, name, mesh.pp, pieces, count) for name, pieces, count in rows], np.bool_)
+    few, place = distinct(chosen, ("schedule", "virtual_stages", "micro_batch"))
+    counts: Ints = job.global_batch // (mesh.copies * few.degree("micro_batch"))
+    rows = zip(few.columns["schedule"].tolist(), few.degree("virtual_stages").tolist(), counts.tolist(), strict=True)
+    return np.array([_takes(layers, name, mesh.pp, pieces, count) for name, pieces, count in rows], np.bool_)[place]
 
 
 @cache
