@@ -326,3 +326,39 @@ def test_the_program_returns_what_it_exits_with():
 def test_python_m_is_the_same_program():
     done = subprocess.run((*_PROGRAM, "--version"), env=environment(), capture_output=True, text=True, check=True)
     assert done.stdout == meshwright("--version").out
+
+
+# --------------------------------------------------------------------------------------------- pictures of a schedule
+
+_STEP = ("schedule", "--stages", "2", "--micro-batches", "2", "--forward", "1ms", "--backward", "2ms", "-q")
+
+
+@pytest.mark.parametrize("pair", [("--svg", "--trace"), ("--svg", "-o"), ("--trace", "-o")])
+def test_two_answers_are_not_written_to_one_file_and_what_it_holds_stays(pair, tmp_path):
+    kept = tmp_path / "kept"
+    kept.write_text("mine")
+    found = meshwright(*_STEP, *(part for name in pair for part in (name, str(kept))))
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("error[IO037]: ")
+    assert kept.read_text() == "mine"
+    assert names_in(tmp_path) == ["kept"]
+
+
+def test_the_picture_and_the_trace_are_written_beside_the_answer(tmp_path):
+    found = meshwright(*_STEP, "--svg", str(tmp_path / "a.svg"), "--trace", str(tmp_path / "a.pftrace"))
+    assert found.code == 0
+    assert (tmp_path / "a.svg").read_text().startswith("<svg ")
+    assert len((tmp_path / "a.pftrace").read_bytes()) > 100
+    assert meshwright(*_STEP, "--svg", os.devnull, "--trace", os.devnull).code == 0
+
+
+def test_a_picture_that_cannot_be_written_is_refused():
+    found = meshwright(*_STEP, "--svg", "no/such/folder/a.svg")
+    assert found.code == 2
+    assert found.err.startswith("error[IO033]: ")
+
+
+def test_a_step_too_long_for_a_trace_is_refused():
+    found = meshwright(*_STEP, "--update", "1e12s", "--trace", os.devnull)
+    assert found.code == 2
+    assert found.err.startswith("error[IO051]: ")

@@ -39,7 +39,8 @@ class TrainingWork:
     """Columns [rows, kinds + 2] of one layer of each kind, of the first end (nothing) and of the last, one micro-batch.
 
     forward_s, input_s, weight_s: the passes.   repeated_s: what recompute runs again.   attention_s: the part of
-    forward_s that scores and mixes positions.   forward_flops, repeated_flops: on one rank.
+    forward_s that scores and mixes positions.   forward_flops, repeated_flops: on one rank.   again_fraction: of layers
+    that run again whole, and so their exchanges.
     """
 
     forward_s: Floats
@@ -49,6 +50,7 @@ class TrainingWork:
     attention_s: Floats
     forward_flops: Floats
     repeated_flops: Floats
+    again_fraction: Floats
 
     def take(self, rows: Any) -> TrainingWork:
         """The chosen rows."""
@@ -77,6 +79,7 @@ def _work(  # noqa: PLR0917 - as above
 ) -> TrainingWork:
     shape = (len(layouts), len(model.kinds) + 2)
     found: dict[str, Any] = {name: np.zeros(shape) for name in TrainingWork.__slots__}
+    found["again_fraction"][:, :-2] = 1.0
     again = _repeated(model, layouts)
     for operator in operators(model):
         column = shape[1] - 1 if operator.kind is None else operator.kind
@@ -96,6 +99,9 @@ def _work(  # noqa: PLR0917 - as above
         }
         for name, part in parts.items():
             found[name] = _added(found[name], column, part)
+        if operator.kind is not None:
+            least = found["again_fraction"][:, column]
+            found["again_fraction"][:, column] = np.minimum(least, share)
     return TrainingWork(**found)
 
 

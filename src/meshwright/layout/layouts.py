@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.traced import values
+from meshwright.layout.axes import MESH_AXES
 from meshwright.layout.layout import Layout
 
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ class Numbered:
 class Layouts:
     """Columns of equal length, in the order of the fields of `Layout`; degrees are int64.
 
+    order: of the axes that multiply ranks, outermost first, for all rows.
     numbered: of those columns that whoever built a long table numbered already, so that nobody compares words again.
     """
 
     columns: Mapping[str, NDArray[Any]]
+    order: tuple[str, ...] = MESH_AXES
     numbered: Mapping[str, Numbered] = field(default_factory=dict[str, Numbered])
 
     def __len__(self) -> int:
@@ -53,10 +56,13 @@ class Layouts:
 
     def take(self, rows: Any) -> Layouts:
         """The chosen rows (a mask, or indices), in that order."""
-        return Layouts(
-            columns={name: column[rows] for name, column in self.columns.items()},
-            numbered={name: column.take(rows) for name, column in self.numbered.items()},
-        )
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        known = {name: column.take(rows) for name, column in self.numbered.items()}
+        return Layouts(columns=columns, order=self.order, numbered=known)
+
+    def changed(self, columns: Mapping[str, NDArray[Any]]) -> Layouts:
+        """The table with these columns in place of its own; all of them are as long as these."""
+        return Layouts(columns={**self.columns, **columns}, order=self.order)
 
     def values_of(self, name: str) -> Numbered:
         """A column by the distinct values that it holds."""
@@ -66,7 +72,7 @@ class Layouts:
     def plain(self) -> Layouts:
         """The same table without traces, for what only decides."""
         plain = {name: values(column) for name, column in self.columns.items()}
-        return Layouts(columns=plain, numbered=self.numbered)
+        return Layouts(columns=plain, order=self.order, numbered=self.numbered)
 
     def rows(self) -> tuple[Layout, ...]:
         """Every row as a `Layout`, in order."""
@@ -89,7 +95,7 @@ def columns(degrees: Mapping[str, Ints]) -> Layouts:
     """A table from some columns; every other field holds its default."""
     count = len(next(iter(degrees.values())))
     plain = table([Layout()]).take(np.zeros(count, dtype=np.int64))
-    return Layouts(columns={**plain.columns, **degrees})
+    return plain.changed(degrees)
 
 
 def distinct(layouts: Layouts, fields: Sequence[str]) -> tuple[Layouts, Ints]:

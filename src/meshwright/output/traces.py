@@ -1,7 +1,8 @@
 """A timeline goes in; a Perfetto trace comes out (TrackEvent protobuf): one track a resource, one slice a run.
 
-Open it at ui.perfetto.dev. Times are nanoseconds, rounded; a slice has its kind as category, and what let it start as
-an annotation. Needs the package `perfetto` (extra `trace`) for its protobuf classes only.
+Open it at ui.perfetto.dev. Times are nanoseconds, rounded, and a run that rounds to none is an instant; a slice has its
+kind as category, and what let it start as an annotation. Needs the package `perfetto` (extra `trace`) for its protobuf
+classes only.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from meshwright.base.errors import FileError
+from meshwright.base.units import show_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,14 +26,21 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "NDArray[np.int64]"
 _MODULE: Final = "perfetto.protos.perfetto.trace.perfetto_trace_pb2"
 _NANOSECONDS: Final = 1e9
+_MOST_NANOSECONDS: Final = 2**63 - 1
 _SEQUENCE: Final = 1
 _PROCESS: Final = 1
 
 
 def as_perfetto(timeline: Timeline, title: str) -> bytes:
-    """The serialized trace. Raises IO050 when the package `perfetto` is not installed."""
+    """The serialized trace.
+
+    Raises IO050 when the package `perfetto` is not installed, IO051 for more nanoseconds than a trace can count.
+    """
     if find_spec("perfetto") is None:
         raise FileError(50, "a Perfetto trace needs the package perfetto", "pip install 'meshwright[trace]'")
+    if timeline.makespan_s * _NANOSECONDS >= _MOST_NANOSECONDS:
+        cause = f"{show_seconds(timeline.makespan_s)} are more nanoseconds than a Perfetto trace can count"
+        raise FileError(51, cause, "give shorter times, or draw the timeline with --svg FILE")
     protos: Any = import_module(_MODULE)
     trace = protos.Trace()
     process = trace.packet.add()
@@ -70,8 +79,9 @@ def _slices(protos: Any, trace: Any, timeline: Timeline, ran: Rows, track: Mappi
     starts = np.rint(timeline.start_s[ran] * _NANOSECONDS).astype(np.int64)
     ends = np.rint(timeline.end_s[ran] * _NANOSECONDS).astype(np.int64)
     event = protos.TrackEvent
-    rows = np.concatenate([ran, ran[ends > starts]])
-    times = np.concatenate([starts, ends[ends > starts]])
+    long = ends > starts
+    rows = np.concatenate([ran, ran[long]])
+    times = np.concatenate([starts, ends[long]])
     begins = np.arange(len(rows)) < len(ran)
     for place in np.lexsort((rows, begins, times)).tolist():
         row = int(rows[place])
@@ -83,8 +93,7 @@ def _slices(protos: Any, trace: Any, timeline: Timeline, ran: Rows, track: Mappi
         if not begins[place]:
             found.type = event.TYPE_SLICE_END
             continue
-        long = timeline.end_s[row] > timeline.start_s[row]
-        found.type = event.TYPE_SLICE_BEGIN if long else event.TYPE_INSTANT
+        found.type = event.TYPE_SLICE_BEGIN if long[place] else event.TYPE_INSTANT
         found.name = timeline.label(int(timeline.task[row]))
         found.categories.append(timeline.kinds[int(timeline.kind[row])])
         cause = int(timeline.cause[row])

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 from meshwright.base.errors import CheckpointError
-from meshwright.base.units import Bytes, BytesPerSecond, Seconds
+from meshwright.base.units import Bytes, BytesPerSecond, Seconds, show_seconds
 from meshwright.scenarios._tasks import Span, Task, spans
 from meshwright.sim.engine import Resource
 
@@ -77,7 +77,10 @@ class Run:
 
 def checked(options: SaveOptions) -> SaveOptions:
     """The options themselves. Raises CKP001 (size or rate), CKP002 (captures), CKP003 (staging)."""
-    if options.size <= 0 or options.write <= 0 or not 0 < options.write_s <= _LONGEST_S:
+    if options.size > 0 and options.write > 0 and not 0 < options.write_s <= _LONGEST_S:
+        cause = f"{options.size} bytes at {options.write:g} bytes/s take {show_seconds(options.write_s)}"
+        raise CheckpointError(1, cause, f"give a size and a rate that take at most {_LONGEST_S:g} s, and some time")
+    if options.size <= 0 or options.write <= 0:
         cause = f"saves of {options.size} bytes at {options.write:g} bytes/s"
         raise CheckpointError(1, cause, "give both above zero, as in --size 112GB --write 7GB/s")
     if bool(options.captures) == (options.every is not None):
@@ -88,7 +91,10 @@ def checked(options: SaveOptions) -> SaveOptions:
     if not 1 <= count <= MOST_CAPTURES:
         raise CheckpointError(2, f"{count} captures", f"give 1 to {MOST_CAPTURES} of them")
     due = options.due_s
-    if options.every == 0 or any(after <= before for before, after in pairwise(due)) or due[-1] > _LONGEST_S:
+    if due[-1] > _LONGEST_S:
+        cause = f"a capture that is due after {show_seconds(due[-1])}"
+        raise CheckpointError(2, cause, f"give times of at most {_LONGEST_S:g} s")
+    if options.every == 0 or any(after <= before for before, after in pairwise(due)):
         raise CheckpointError(
             2, "captures that do not follow each other", "give rising times, as in --captures 20s,40s"
         )

@@ -25,7 +25,7 @@ def figures(text: str, dimension: str, what: str, counts: tuple[int, ...]) -> tu
     """One figure, or as many by comma as one of `counts` says. Raises SCH007, and the codes of `parse_exact`."""
     found = tuple(parse_exact(item, dimension, what) for item in text.split(","))
     if len(found) not in {1, *counts}:
-        wanted = " or ".join(str(count) for count in (1, *counts))
+        wanted = " or ".join(str(count) for count in sorted({1, *counts} - {0}))
         raise ScheduleError(7, f"{what}: {len(found)} figures", f"give {wanted} of them, separated by commas")
     return found
 

@@ -121,4 +121,4 @@ def _ranked(model: Model, system: System, job: TrainJob, options: TrainOptions, 
 
 def _joined(left: Layouts, right: Layouts) -> Layouts:
     columns: Mapping[str, Any] = left.columns
-    return Layouts(columns={name: np.concatenate([columns[name], right.columns[name]]) for name in columns})
+    return left.changed({name: np.concatenate([columns[name], right.columns[name]]) for name in columns})

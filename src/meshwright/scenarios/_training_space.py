@@ -7,7 +7,7 @@ for many of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.errors import LayoutError
+from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import Layouts, columns, distinct
 from meshwright.layout.rules import keeps_all
@@ -105,7 +106,9 @@ def chunks(space: Space, model: Model, job: TrainJob, most: int = ROWS) -> Itera
 def _joined(space: Space, meshes: list[Ints], choices: list[Ints]) -> Layouts:
     """Meshes with their choices beside them."""
     mesh, choice = space.meshes.take(np.concatenate(meshes)), space.choices.take(np.concatenate(choices))
-    return Layouts(columns={**mesh.columns, **choice.columns}, numbered={**mesh.numbered, **choice.numbered})
+    return replace(
+        mesh, columns={**mesh.columns, **choice.columns}, numbered={**mesh.numbered, **choice.numbered}
+    )
 
 
 def _kinds_of_mesh(space: Space) -> list[tuple[Any, ...]]:
@@ -149,10 +152,11 @@ def _meshes(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any
     held = _with_experts(model, np.array(rows, dtype=np.int64), fixed)
     degrees_of = {name: held[:, place] for place, name in enumerate(MESH)}
     table = columns(degrees_of)
-    table = Layouts(columns={**table.columns, "attention": np.full(len(table), "data_parallel", dtype=object)})
+    table = table.changed({"attention": np.full(len(table), "data_parallel", dtype=object)})
+    table = replace(table, order=PIPELINE_OUTSIDE)
     if fixed.keys() >= {"tp", "pp"}:
         return table
-    kept = keeps_all(model, Layouts(columns={**table.columns, "sp": np.ones(len(table), dtype=np.bool_)}))
+    kept = keeps_all(model, table.changed({"sp": np.ones(len(table), dtype=np.bool_)}))
     return table.take(np.flatnonzero(kept)) if kept.any() else table
 
 

@@ -18,6 +18,7 @@ from meshwright.sim.engine import Resource
 
 _CHANNEL: Final = Resource(name="channel", queue="fifo")
 _MOST: Final = 4096
+_ROUNDING: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +146,7 @@ def _buffers(  # noqa: PLR0917 - one of two ways to cut a gradient
         call_s=call,
         service_s=call * count,
         placed=sum(place is not None for place in chosen),
-        exposed_wait_s=max(window.end_s, *(item.end_s for item in sent)) - window.end_s,
+        exposed_wait_s=max(window.end_s, *(item.end_s for item in sent)) - window.end_s if None in chosen else 0.0,
         runs=tuple(
             Placed(gap=place, start_s=item.start_s, end_s=item.end_s) for place, item in zip(chosen, sent, strict=True)
         ),
@@ -153,11 +154,12 @@ def _buffers(  # noqa: PLR0917 - one of two ways to cut a gradient
 
 
 def _chosen(window: _Window, call_s: float, count: int, ready_s: float) -> list[int | None]:
-    """The first gap with room for each buffer in turn; None where no gap is left."""
+    """The first gap with room for each buffer in turn; None where no gap is left. As many as fill a gap exactly fit."""
     chosen: list[int | None] = []
     for gap in range(window.count):
-        room = window.gap_s if ready_s <= window.begin_s(gap) + window.busy_s else 0.0
-        while len(chosen) < count and 0 < call_s <= room:
-            room -= call_s
+        room = window.gap_s * (1 + _ROUNDING) if ready_s <= window.begin_s(gap) + window.busy_s else 0.0
+        held = 1
+        while len(chosen) < count and 0 < held * call_s <= room:
+            held += 1
             chosen.append(gap)
     return chosen + [None] * (count - len(chosen))

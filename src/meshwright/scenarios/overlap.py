@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from meshwright.base.units import Bytes, Seconds
+from meshwright.base.errors import CollectiveError
+from meshwright.base.units import Bytes, Seconds, show_seconds
 from meshwright.system.overlaps import read_overlap
 
 
@@ -53,7 +54,15 @@ def interference(
     computation_together_s: Seconds,
     finish_s: Seconds,
 ) -> Interference:
-    """A pair that someone measured. Source: chapter "Supernodes", section 6.4.3. Holds for these two sizes alone."""
+    """A pair that someone measured, all times from one start. Holds for these two sizes alone.
+
+    Raises COL006 for a time of zero, and for a finish before the end of either. Source: chapter "Supernodes", section
+    6.4.3.
+    """
+    together = (communication_together_s, computation_together_s)
+    if min(communication_alone_s, computation_alone_s, *together) <= 0 or finish_s < max(together):
+        cause = f"a finish after {show_seconds(finish_s)} of {' and '.join(map(show_seconds, together))}"
+        raise CollectiveError(6, cause, "give times above zero, and a finish no earlier than the end of either")
     return Interference(
         communication_alone_s=communication_alone_s,
         computation_alone_s=computation_alone_s,

@@ -79,7 +79,7 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseScale:
-    """An estimate from two batches. squared_gradient: |G|^2 of the true gradient.   variance: tr(Sigma), a token's."""
+    """An estimate from two batches. squared_gradient: |G|^2, of the true one.   variance: tr(Sigma), of one token's."""
 
     noise_scale_tokens: float
     squared_gradient: float

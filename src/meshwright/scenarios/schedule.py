@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ALL: Final = "all"
 _HALF: Final = Share(0.5)
 _MOST_STAGES: Final = 4096
-_MOST_SLOTS: Final = 500_000
+MOST_SLOTS: Final = 500_000
 _MOST_BYTES: Final = 2**62
 _NOT_MODELLED: Final = (
     "parameters, gradients, optimizer state, GEMM inputs and temporaries: the peaks hold saved sets and messages only",
@@ -49,7 +49,8 @@ class ScheduleOptions:
 
     forward, backward: of a whole stage and micro-batch.   weight_grad: the part of a backward that is its weight
     gradient.   send, send_back: of an activation and of a gradient over one link; several are those of the links
-    between neighbours, and after them that from the last rank to the first; None of send_back takes send.   update: of
+    between neighbours, and after them that from the last rank to the first, of three or more; None of send_back takes
+    send.   update: of
     every rank, after all gradients.   layers: of the model; None cuts evenly.   virtual_stages: of a rank of
     `interleaved`.   saved: bytes that a whole stage keeps of a micro-batch.   saved_head: added on the last virtual
     stage.   forward_message, backward_message: bytes.   schedule: names by comma, or all.   memory_limit: most bytes of
@@ -201,12 +202,15 @@ def _check_sizes(options: ScheduleOptions) -> None:
     sizes = {name: getattr(options, name) for name in ("stages", "micro_batches", "virtual_stages")}
     sizes |= {name: getattr(options, name) for name in ("layers", "buffers") if getattr(options, name) is not None}
     for name, size in sizes.items():
-        if not 1 <= size <= _MOST_SLOTS:
-            raise ScheduleError(6, f"--{name.replace('_', '-')} is {size}", f"give a number from 1 to {_MOST_SLOTS}")
+        if not 1 <= size <= MOST_SLOTS:
+            raise ScheduleError(6, f"--{name.replace('_', '-')} is {size}", f"give a number from 1 to {MOST_SLOTS}")
     slots = options.stages * options.micro_batches * max(2, options.virtual_stages)
-    if slots > _MOST_SLOTS or options.stages > _MOST_STAGES:
-        cause = f"{options.stages} stages x {options.micro_batches} micro-batches are {slots} forwards"
-        raise ScheduleError(6, cause, f"give at most {_MOST_STAGES} stages and {_MOST_SLOTS} forwards")
+    if slots > MOST_SLOTS or options.stages > _MOST_STAGES:
+        cause = (
+            f"{options.stages} stages x {options.micro_batches} micro-batches x up to {max(2, options.virtual_stages)} "
+            f"virtual stages are {slots} forwards"
+        )
+        raise ScheduleError(6, cause, f"give at most {_MOST_STAGES} stages and {MOST_SLOTS} forwards")
 
 
 def durations_of(options: ScheduleOptions, pieces: int) -> Durations:
@@ -231,8 +235,11 @@ def durations_of(options: ScheduleOptions, pieces: int) -> Durations:
 
 
 def _links(text: str, what: str, stages: int) -> tuple[Fraction, ...]:
-    """Of every link: neighbours, and round from the last rank to the first, the slowest where that is not given."""
-    given = figures(text, "seconds", what, (stages - 1, stages))
+    """Of every link: neighbours, and round from the last rank to the first, the slowest where that is not given.
+
+    Two stages have one link, whichever way round.
+    """
+    given = figures(text, "seconds", what, (stages - 1, stages) if stages > 2 else ())  # noqa: PLR2004 - two ends
     if len(given) == 1:
         return given * stages
     return given if len(given) == stages else (*given, max(given))
@@ -340,11 +347,9 @@ def _verdict(rows: tuple[ScheduleRow, ...], runs: dict[str, _Run], options: Sche
     """The choice, memory first, and what it pays on the other axis."""
     ran = [row for row in rows if row.schedule in runs]
     if not ran:
-        return Verdict(
-            answer="no",
-            text=f"none of {len(rows)} schedules takes {options.stages} stages and "
-            f"{options.micro_batches} micro-batches",
-        )
+        layers = "" if options.layers is None else f" of {options.layers} layers"
+        text = f"none of {len(rows)} schedules takes {options.stages} stages{layers} and {options.micro_batches}"
+        return Verdict(answer="no", text=f"{text} micro-batches")
     least = min(ran, key=lambda row: (row.largest_peak_bytes or 0, row.total_s or 0.0))
     if not rows[0].fits:
         text = f"no schedule holds at most {show_bytes(options.memory_limit or 0)}; {least.schedule} holds least, "

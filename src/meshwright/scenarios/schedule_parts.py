@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from meshwright.base.errors import ScheduleError
-from meshwright.base.units import Seconds
+from meshwright.base.units import Seconds, show_seconds
 from meshwright.scenarios._stages import Block, figures, layer_counts
-from meshwright.scenarios.schedule import ScheduleOptions, simulated
+from meshwright.scenarios.schedule import MOST_SLOTS, ScheduleOptions, simulated
 from meshwright.sim.pipeline import Durations, run_pipeline
 from meshwright.sim.pipeline_timeline import SEND_FORWARD, PipelineTimeline
 from meshwright.workload.slots import (
@@ -22,7 +22,6 @@ from meshwright.workload.slots import (
     checked_shape,
     crossings,
     forward_only,
-    read_schedule,
     weight_lag,
 )
 
@@ -115,12 +114,13 @@ def slot_times(options: ScheduleOptions, slot: SlotName) -> SlotTimes:
 
 
 def rank_order(name: str, stages: int, micro_batches: int, virtual_stages: int, rank: int) -> RankOrder:
-    """The slot orders of a rank, one for each that shares its stream. Raises SCH001, SCH003, SCH004, SCH010."""
+    """The slot orders of a rank, one for each that shares its stream. Raises SCH001, SCH003, SCH004, SCH006, SCH010."""
     shape = Shape(
         stages=_counted("stages", stages),
         micro_batches=_counted("micro_batches", micro_batches),
         virtual_stages=_counted("virtual_stages", virtual_stages),
     )
+    _check_slots(shape)
     slots = checked_shape(name, shape).slots(shape)
     if not 0 <= rank < stages:
         raise ScheduleError(10, f"there is no rank {rank} of {stages}", f"give a rank from 0 to {stages - 1}")
@@ -146,23 +146,28 @@ def schedule_bubble(
     """The published formula of a schedule: idle seconds, the span that they are of, and for which work it is exact.
 
     forward_s, backward_s, weight_s: of a rank and micro-batch; weight_s is part of backward_s.   cell_s: of a forward
-    beside a backward.   Raises SCH003, SCH010, SCH011 (no formula).
+    beside a backward.   Raises SCH003, SCH004 (stages), SCH010, SCH011 (no formula), SCH012 (weight_s).
     """
-    formula = read_schedule(name).BUBBLE
+    if weight_s > backward_s:
+        cause = f"a weight gradient of {show_seconds(weight_s)} in a backward of {show_seconds(backward_s)}"
+        raise ScheduleError(12, cause, "give backward_s with its weight gradient, which is part of it")
+    ranks, pieces = _counted("stages", stages), _counted("virtual_stages", virtual_stages)
+    # as many micro-batches as any schedule asks for: formulas differ in stages alone
+    formula = checked_shape(name, Shape(stages=ranks, micro_batches=2 * ranks, virtual_stages=pieces)).BUBBLE
     if formula is None:
         raise ScheduleError(11, f"no formula is known for {name}", "run it: meshwright schedule")
     forward, backward, weight, cell = (
         Fraction(repr(float(time_s))) for time_s in (forward_s, backward_s, weight_s, cell_s)
     )
     work = Work(forward=forward, backward=backward, weight=weight, cell=cell)
-    pieces = _counted("virtual_stages", virtual_stages)
-    bubble = formula.time(_counted("stages", stages), pieces, work)
+    bubble = formula.time(ranks, pieces, work)
     return {"bubble_s": float(bubble), "of": formula.of, "exact_for": formula.where}
 
 
 def layer_blocks(layers: int, stages: int, virtual_stages: int) -> Blocks:
     """The layers of every virtual stage, those of one rank `stages` apart. Raises SCH005, SCH010."""
     pieces = _counted("stages", stages) * _counted("virtual_stages", virtual_stages)
+    _counted("stages x virtual_stages", pieces)
     counts = layer_counts(pieces, layers)
     starts = np.cumsum([0, *counts]).tolist()
     blocks = tuple(
@@ -183,9 +188,10 @@ def stage_line(stages: int, times: str, micro_batches: int, send: str = "0s", bu
 
     times: of a micro-batch, one figure or one a stage.   buffers: micro-batches that can wait before a stage; where it
     is full, the stage before keeps its output and does not start. Source: chapter "Supernodes", section 6.2.5.
-    Raises SCH007, SCH009, SCH010.
+    Raises SCH006 (sizes), SCH007, SCH009, SCH010.
     """
     shape = Shape(stages=_counted("stages", stages), micro_batches=_counted("micro_batches", micro_batches))
+    _check_slots(shape)
     given = figures(times, "seconds", "times", (stages,))
     of_stage = given * stages if len(given) == 1 else given
     if not any(of_stage):
@@ -255,6 +261,14 @@ def _told(slots: Slots, rank: int, sequence: int) -> str:
     return " ".join(
         f"{_LETTERS[slots.kind[row]]}{slots.virtual_stage[row]}.{slots.micro_batch[row] + 1}" for row in rows.tolist()
     )
+
+
+def _check_slots(shape: Shape) -> None:
+    """No more forwards than can be held. Raises SCH006."""
+    slots = shape.stages * shape.micro_batches * shape.virtual_stages
+    if slots > MOST_SLOTS:
+        cause = f"{shape.stages} stages x {shape.micro_batches} micro-batches x {shape.virtual_stages} virtual stages"
+        raise ScheduleError(6, f"{cause} are {slots} forwards", f"give at most {MOST_SLOTS} forwards")
 
 
 def _counted(name: str, number: int) -> int:

@@ -8,10 +8,13 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
+from meshwright.base.errors import FileError
+from meshwright.output import svg
 from meshwright.output.svg import as_svg
 from meshwright.sim.engine import Edges, Problem, Resource, simulate
 from meshwright.sim.timeline import timeline
 
+SHORT_S = 2e-10
 NAMES = ("read & check", "compute <a>", "compute b", "copy", "done")
 
 
@@ -87,3 +90,58 @@ def test_a_perfetto_trace_reads_back_as_the_runs_of_the_timeline(small):
         for row in range(4)
     ]
     assert sorted(found) == sorted(wanted)
+
+
+@pytest.mark.parametrize(("duration_s", "kinds"), [(SHORT_S, [3]), (1.0, [1, 2]), (9.2e9, [1, 2])])
+def test_every_slice_that_begins_ends_and_a_run_that_rounds_to_no_nanosecond_is_an_instant(duration_s, kinds):
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+
+    from meshwright.output.traces import as_perfetto
+
+    trace = protos.Trace()
+    trace.ParseFromString(as_perfetto(alone(duration_s), "one"))
+    assert [packet.track_event.type for packet in trace.packet if packet.HasField("track_event")] == kinds
+
+
+def test_more_nanoseconds_than_a_trace_can_count_are_refused_and_can_still_be_drawn():
+    from meshwright.output.traces import as_perfetto
+
+    with pytest.raises(FileError) as caught:
+        as_perfetto(alone(1e10), "one")
+    assert caught.value.code == "IO051"
+    assert "<g class" in as_svg(alone(1e10), "one")
+
+
+def test_runs_that_follow_each_other_on_one_resource_are_one_track():
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+
+    from meshwright.output.traces import as_perfetto
+
+    trace = protos.Trace()
+    trace.ParseFromString(as_perfetto(alone(1.0, 2.0, 1.0), "three"))
+    events = [packet.track_event for packet in trace.packet if packet.HasField("track_event")]
+    assert [event.type for event in events] == [1, 2, 1, 2, 1, 2]
+    assert len({event.track_uuid for event in events}) == 1
+
+
+def test_of_too_many_runs_the_longest_are_drawn_and_the_picture_says_how_many_are_not(monkeypatch):
+    monkeypatch.setattr(svg, "MOST_BOXES", 2)
+    root = ET.fromstring(as_svg(alone(3.0, 1.0, 2.0), "three"))  # noqa: S314 - our own text
+    assert [box.findtext("{*}title").partition(":")[0] for box in root.findall("{*}g")] == ["task 0", "task 2"]
+    assert root.findtext("{*}title").endswith("(1 shorter runs are not drawn)")
+
+
+def alone(*duration_s):
+    """Tasks on one resource, one after the other."""
+    none = np.zeros(0, np.int64)
+    count = len(duration_s)
+    problem = Problem(
+        duration=np.array(duration_s),
+        resource=np.zeros(count, np.int64),
+        edges=Edges(before=none, after=none, at_start=none.astype(np.bool_)),
+        resources=(Resource(name="stream"),),
+        tie=np.arange(count),
+        release=np.zeros(count),
+    )
+    times = simulate(problem)
+    return timeline(problem, times, kind=np.zeros(count, np.int64), kinds=("work",), label="task {}".format, tick_s=1.0)

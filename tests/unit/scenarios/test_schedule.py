@@ -96,6 +96,18 @@ def test_the_step_without_a_barrier_is_the_longest_span_of_a_rank_and_its_update
     assert rows(micro_batches=6)["interleaved"].step_without_barrier_s is None
 
 
+def test_saved_sets_are_counted_in_whole_stages_and_messages_a_boundary():
+    found = rows()
+    assert {name: found[name].activation_sets for name in ("one_f_one_b", "interleaved", "dualpipe_v")} == {
+        "one_f_one_b": 4,
+        "interleaved": 5.5,
+        "dualpipe_v": 4.5,
+    }
+    assert [found[name].messages for name in ("one_f_one_b", "interleaved")] == [24, 56]
+    assert [found[name].extra_crossings for name in ("one_f_one_b", "interleaved")] == [0, 4]
+    assert rank_order("interleaved", 4, 8, 2, 0).activation_sets == 5.5
+
+
 def test_uneven_stages_count_as_lost_against_an_even_share():
     row = rows(layers=5)["one_f_one_b"]
     assert row.bubble_over_ideal >= 2 * 4 / 5 - 1
@@ -122,6 +134,8 @@ def test_every_schedule_is_asked_and_names_may_be_listed():
         ({"saved": "1e30GB"}, "SCH006"),
         ({"forward": "10ms,10ms"}, "SCH007"),
         ({"send": "1ms,1ms"}, "SCH007"),
+        ({"stages": 2, "send": "1ms,1ms"}, "SCH007"),
+        ({"stages": 1, "send_back": "1ms,1ms"}, "SCH007"),
         ({"forward": "0s", "backward": "0s"}, "SCH009"),
         ({"schedule": "gone"}, "SCH003"),
         ({"layers": 3, "schedule": "one_f_one_b"}, "SCH005"),
@@ -146,6 +160,7 @@ def test_figures_a_stage_and_links_a_boundary_are_taken_one_by_one():
     assert wrap["one_f_one_b"].total_s == 0.347
     assert wrap["interleaved"].total_s > 0.5
     assert rows(send="1ms,1ms,1ms")["interleaved"].total_s == rows()["interleaved"].total_s
+    assert rows(send="1ms,9ms,1ms")["interleaved"].total_s == rows(send="1ms,9ms,1ms,9ms")["interleaved"].total_s
 
 
 def test_gradients_may_travel_slower_than_activations():
@@ -174,6 +189,12 @@ def test_a_timeline_is_drawn_a_rank_a_row():
     assert set("".join(both["ranks"])) >= set("FBWfbw")
 
 
+def test_a_rank_that_waits_between_and_behind_its_slots_is_drawn_with_dots():
+    """A forward of 10 ms on each rank, then a backward of 20 ms on each: rank 0 waits for the 30 ms in between."""
+    one = schedule(ScheduleOptions(stages=2, micro_batches=1, forward="10ms", backward="20ms", schedule="fill_drain"))
+    assert one.body["timeline"]["ranks"] == ["F" * 16 + "." * 48 + "B" * 32, "." * 16 + "F" * 16 + "B" * 32 + "." * 32]
+
+
 def test_a_timeline_is_handed_out_whole():
     assert simulated("one_f_one_b", STEP).makespan_s == 0.347
 
@@ -181,6 +202,10 @@ def test_a_timeline_is_handed_out_whole():
 def test_one_slot_is_told_with_what_it_waited_for():
     found = slot_times(replace(STEP, schedule="one_f_one_b"), SlotName(kind="forward", virtual_stage=3, micro_batch=3))
     assert (found.rank, found.arrival_s, found.start_s, found.gap_s) == (3, 0.095, 0.095, 0.002)
+    next_one = slot_times(
+        replace(STEP, schedule="one_f_one_b"), SlotName(kind="forward", virtual_stage=0, micro_batch=2)
+    )
+    assert (next_one.start_s, next_one.gap_s, next_one.arrival_s) == (0.01, 0.0, None)
     with pytest.raises(ScheduleError) as caught:
         slot_times(replace(STEP, schedule="fill_drain"), SlotName(kind="forward", virtual_stage=3, micro_batch=9))
     assert caught.value.code == "SCH010"
@@ -198,11 +223,51 @@ def test_an_order_a_formula_and_blocks_are_told():
     assert [block.layers for block in layer_blocks(36, 4, 2).blocks] == [5, 5, 5, 5, 4, 4, 4, 4]
 
 
+WORK = {"forward_s": 0.01, "backward_s": 0.02, "weight_s": 0.01, "cell_s": 0.03}
+MANY = 100_000
+
+
+@pytest.mark.parametrize(
+    ("ask", "code"),
+    [
+        (lambda: schedule_bubble(name="dualpipe_published", stages=3, virtual_stages=1, **WORK), "SCH004"),
+        (lambda: schedule_bubble(name="dualpipe_published", stages=1, virtual_stages=1, **WORK), "SCH004"),
+        (lambda: schedule_bubble(name="fill_drain", stages=0, virtual_stages=1, **WORK), "SCH010"),
+        (lambda: schedule_bubble(name="fill_drain", stages=2, virtual_stages=1, **WORK | {"weight_s": 1.0}), "SCH012"),
+        (lambda: layer_blocks(10 * MANY, MANY, 2), "SCH010"),
+        (lambda: rank_order("fill_drain", MANY, MANY, 1, 0), "SCH006"),
+        (lambda: rank_order("interleaved", 10, 10, MANY, 0), "SCH006"),
+        (lambda: stage_line(MANY, "1ms", MANY), "SCH006"),
+    ],
+)
+def test_parts_of_a_schedule_that_cannot_be_are_refused_before_they_are_built(ask, code):
+    with pytest.raises(ScheduleError) as caught:
+        ask()
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULES.names() if name != "dualpipe_declared"])
+@pytest.mark.parametrize("stages", [2, 4, 6])
+def test_a_formula_is_told_for_every_number_of_stages_that_its_schedule_takes(name, stages):
+    assert schedule_bubble(name=name, stages=stages, virtual_stages=3, **WORK)["bubble_s"] >= 0
+
+
+def test_a_refusal_names_the_counts_that_can_be_given():
+    with pytest.raises(ScheduleError) as caught:
+        schedule(replace(STEP, stages=1, send="1ms,1ms"))
+    assert caught.value.fix == "give 1 of them, separated by commas"
+    with pytest.raises(ScheduleError) as caught:
+        schedule(replace(STEP, virtual_stages=MANY))
+    assert "100000 virtual stages" in caught.value.cause
+    assert "4 stages of 3 layers" in schedule(replace(STEP, layers=3)).verdict.text
+
+
 def test_a_slow_stage_fills_the_buffers_before_it_and_stalls_the_stages_before():
     """Chapter "Supernodes", section 6.2.5: stages of 1, 1, 2, 1 ms; the first result after 5 ms, then one in 2 ms."""
     free = stage_line(4, "1ms,1ms,2ms,1ms", 16)
     assert free.finish_s[:3] == (0.005, 0.007, 0.009)
     assert free.interval_s == 0.002
+    assert free.utilization == pytest.approx(16 * 5 / (4 * 35))
     assert free.most_waiting[2] == 8
     assert free.stalled_s == (0.0,) * 4
     tight = stage_line(4, "1ms,1ms,2ms,1ms", 16, buffers=2)
@@ -211,6 +276,11 @@ def test_a_slow_stage_fills_the_buffers_before_it_and_stalls_the_stages_before()
     assert tight.stalled_s[1] > 0
     assert tight.stalled_s[0] > 0
     assert tight.stalled_s[2] == 0
+
+
+def test_with_bounded_buffers_a_forward_starts_once_the_output_before_it_leaves_not_once_it_arrives():
+    """Two stages of 1 s, messages of 2 s on one wire: outputs leave at 1, 3, 5, 7 s."""
+    assert stage_line(2, "1s", 4, "2s", buffers=5).finish_s == (4.0, 6.0, 8.0, 10.0)
 
 
 def test_the_critical_path_adds_up_to_the_step_of_the_chosen_schedule():

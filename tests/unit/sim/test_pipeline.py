@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from meshwright.base.errors import ScheduleError
@@ -146,6 +147,18 @@ def test_wires_of_two_directions_do_not_wait_for_each_other_and_one_is_first_com
     assert starts == [0.04, 0.07, 0.1, 0.13]
 
 
+@pytest.mark.parametrize("slow", range(10, 50, 10))
+def test_messages_of_both_kinds_leave_on_a_slow_wire_in_the_order_in_which_they_come(slow):
+    """Two ranks, two virtual stages each: activations of the way round share a wire with gradients."""
+    slots = read_schedule("interleaved").slots(Shape(stages=2, micro_batches=12, virtual_stages=2))
+    found = run_pipeline(slots, replace(times(4, stages=2), send=(slow * MS,) * 2, send_back=(12 * MS,) * 2))
+    sends = np.flatnonzero(found.peer >= 0)
+    for wire in np.unique(found.problem.resource[sends]):
+        rows = sends[found.problem.resource[sends] == wire]
+        rows = rows[np.argsort(found.start[rows], kind="stable")]
+        assert (np.diff(found.end[found.source[rows]]) >= 0).all()
+
+
 def test_times_that_do_not_fit_whole_ticks_are_seconds():
     slots = read_schedule("one_f_one_b").slots(Shape(stages=4, micro_batches=8))
     odd = replace(times(4), update=Fraction(1, 2**61 - 1), send=(Fraction(1, 3**30),) * 4)
@@ -154,6 +167,14 @@ def test_times_that_do_not_fit_whole_ticks_are_seconds():
     assert found.start.dtype.kind == "f"
     near = run_pipeline(slots, replace(odd, update=Fraction(0), send=(Fraction(0),) * 4))
     assert found.makespan_s == pytest.approx(near.makespan_s)
+
+
+def test_ticks_of_which_one_task_fits_and_the_step_does_not_are_seconds():
+    slots = read_schedule("fill_drain").slots(Shape(stages=2, micro_batches=4))
+    long = replace(times(2, stages=2), forward=(Fraction(3),) * 2, update=Fraction(1, 10**18))
+    found = run_pipeline(slots, long)
+    assert found.start.dtype.kind == "f"
+    assert found.makespan_s == pytest.approx(5 * 3 + 5 * 0.02 + 2 * 0.001)
 
 
 def test_slots_that_wait_for_each_other_are_refused():
