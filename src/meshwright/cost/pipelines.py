@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -18,11 +18,15 @@ from meshwright.layout.ownership import stage_of_layers
 from meshwright.workload.slots import Shape, most_held, read_schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.base.numbers import Floats, Ints
     from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
     from meshwright.workload.slots import Slots
 
+Line: TypeAlias = tuple[str | None, int]
+"""A schedule, or None for a single stage, and the virtual stages of a rank."""
 PLAIN: Final = "one_f_one_b"
 """The order of a single rank, where a layout names no schedule."""
 _COLUMNS: Final = ("layers", "ranks", "number", "sets", "last_sets", "directions", "growth")
@@ -69,6 +73,50 @@ def pipelines(model: Model, layouts: Layouts, micro_batches: Ints) -> Pipelines:
     held["sets"] = held["sets"] + beyond
     held["last_sets"] = held["last_sets"] + beyond * held["layers"][:, :, -1]
     return Pipelines(**held)
+
+
+def bounding_pipelines(
+    model: Model, layouts: Layouts, micro_batches: Ints, lines: Sequence[Line]
+) -> tuple[Pipelines, Pipelines]:
+    """The mean rank, and a rank that holds no more than one does, of whatever line of `lines` a row's stages take.
+
+    For bounds: where time is no less than that of the mean, and bytes are no less than those of the second, whichever
+    line it is. The second has the fewest layers and sets that the rank with most sets has in any line.
+    """
+    plain, count = layouts.plain(), values(micro_batches)
+    stages: Any = plain.degree("pp")
+    settled = np.minimum(count, _SETTLED * stages + count % stages)
+    few, place = distinct(plain.changed({_COUNT: settled}), ("pp", _COUNT))
+    shapes = zip(few.columns["pp"].tolist(), few.columns[_COUNT].tolist(), strict=True)
+    least = [_least(model.kind_of_layer, tuple(lines), stages, batches) for stages, batches in shapes]
+    held = {name: along_rows(_joined([getattr(item, name) for item in least]), place) for name in _COLUMNS}
+    whole = np.array([*model.kind_counts, 1, 1])
+    mean: Any = whole / stages[:, None, None]
+    even = {**held, "layers": mean, "ranks": stages[:, None], "sets": held["sets"] * 0.0}
+    return Pipelines(**{**even, "last_sets": held["sets"] * 0.0}), Pipelines(**held)
+
+
+@cache
+def takes(layers: int, name: str | None, shape: Shape) -> bool:
+    """Whether a schedule takes a shape, with a layer for every virtual stage."""
+    if name is None:
+        return shape.stages == shape.virtual_stages == 1
+    program = read_schedule(name)
+    return program.refusal(shape) is None and program.placement(shape).shape[1] <= layers
+
+
+@cache
+def _least(kinds: tuple[int, ...], lines: tuple[Line, ...], stages: int, batches: int) -> Pipelines:
+    """One entry: of the rank with most sets of each line that takes the shape, the least in everything."""
+    shapes = [(name, Shape(stages=stages, micro_batches=batches, virtual_stages=pieces)) for name, pieces in lines]
+    taken = [_entries(kinds, name or PLAIN, shape) for name, shape in shapes if takes(len(kinds), name, shape)]
+    fullest = [(item, int(np.argmax(item.sets))) for item in taken]
+
+    def least(name: str) -> Any:
+        return np.min([getattr(item, name)[place] for item, place in fullest], axis=0, keepdims=True)
+
+    found = {name: least(name) for name in ("layers", "ranks", "number", "sets", "last_sets")}
+    return Pipelines(**found, directions=np.array(1, dtype=np.int64), growth=np.array(0.0))
 
 
 def along_rows(few: Any, place: Ints) -> Any:
