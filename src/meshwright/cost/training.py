@@ -243,7 +243,7 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     compute = named(passes * micro_batches, "compute_s")
     exchanged = own(stages.exchange_forward_s + stages.exchange_backward_s) * micro_batches
     behind = own(behind_f + behind_b) * micro_batches + own(ends)
-    bubble = _bubble(layouts, lines, (forward + behind_f, backward + behind_b, stages.weight_s), slowest)
+    bubble = _bubble(layouts, lines, micro_batches, (forward + behind_f, backward + behind_b, stages.weight_s), slowest)
     sends = boundary * 2 * (layouts.degree("pp") - 1)
     exposed = named(exchanged + behind + sends, "exposed_comm_s")
     channel = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
@@ -264,7 +264,9 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     )
 
 
-def _bubble(layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], slowest: Ints) -> Floats:
+def _bubble(
+    layouts: Layouts, lines: Pipelines, micro_batches: Ints, times: tuple[Any, Any, Any], slowest: Ints
+) -> Floats:
     """Idle time of the slowest rank, by the formula of each row's schedule.
 
     The formulas are linear in the work of a rank: with unequal stages that of the mean of the other ranks, which for
@@ -284,12 +286,25 @@ def _bubble(layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], slo
     for number, name in enumerate(names.values):
         rows: Any = np.flatnonzero(names.numbers == number)
         if len(rows):
-            formula = read_schedule(name or PLAIN_SCHEDULE).BUBBLE
             own = Work(**{part.name: getattr(work, part.name)[rows] for part in fields(work)})
-            took = np.full(1, np.nan) if formula is None else formula.time(stages[rows], pieces[rows], own)
+            took = bubble_s(name or PLAIN_SCHEDULE, stages[rows], pieces[rows], micro_batches[rows], own)
             idle = idle.astype(np.result_type(idle, took), copy=False)
-            idle[rows] = maximum(took, 0.0)
+            idle[rows] = took
     return where(stages > 1, idle, np.zeros(1))
+
+
+def bubble_s(name: str, stages: Any, pieces: Any, micro_batches: Any, work: Work) -> Any:
+    """Idle time by a schedule's formula; NaN where it has none.
+
+    With fewer micro-batches than the formula holds for, that of a single one, which waits for its forwards on the other
+    stages and for their gradients: no order of a few waits longer.
+    """
+    formula = read_schedule(name).BUBBLE
+    if formula is None:
+        return np.full(1, np.nan)
+    alone = (stages - 1) * (work.forward + work.inputs)
+    took = where(micro_batches < formula.least(stages), alone, formula.time(stages, pieces, work))
+    return maximum(took, 0.0)
 
 
 def _hardware_flops(lines: Pipelines, work: TrainingWork, micro_batches: Ints) -> Floats:
