@@ -7,14 +7,15 @@ of weights and gradients is behind, the bubble, and the update.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from meshwright.base.numbers import maximum, where
-from meshwright.base.traced import named, values
+from meshwright.base.traced import named
 from meshwright.cost.pipelines import PLAIN as PLAIN_SCHEDULE
+from meshwright.cost.pipelines import along_rows, largest, of_entry, over_entries
 from meshwright.cost.roofline import read_s
 from meshwright.cost.training_exchange import boundary_s, layer_exchange, state_exchange
 from meshwright.cost.training_work import training_work
@@ -216,20 +217,21 @@ def _stages(lines: Pipelines, parts: TrainingParts) -> _Stages:
 
     weight = summed(work.weight_s)
     backward = summed(parts.input_s) + weight
-    gather, reduce, spread = moved.gather_s[mesh], moved.reduce_s[mesh], moved.spread_s[mesh]
+    gather, reduce = along_rows(moved.gather_s, mesh), along_rows(moved.reduce_s, mesh)
+    spread = along_rows(moved.spread_s, mesh)
     return _Stages(
         forward_s=summed(work.forward_s),
         backward_s=backward,
         weight_s=weight,
-        exchange_forward_s=summed(inside.forward_s[place]),
-        exchange_backward_s=summed(inside.backward_s[place]),
+        exchange_forward_s=summed(along_rows(inside.forward_s, place)),
+        exchange_backward_s=summed(along_rows(inside.backward_s, place)),
         gather_s=summed(gather, held),
         reduce_s=summed(reduce, held),
         spread_s=summed(spread, held),
         first_gather_s=_first_module(gather, held),
         first_reduce_s=_first_module(reduce, held),
         first_spread_s=_first_module(spread, held),
-        sent_bytes=summed(moved.sent_bytes[mesh]),
+        sent_bytes=summed(along_rows(moved.sent_bytes, mesh)),
     )
 
 
@@ -246,8 +248,8 @@ def update_s(system: System, lines: Pipelines, state: StateColumns, *, charged: 
     if not charged:
         return np.zeros(len(lines.ranks))
     touched: Any = state.optimizer_state * 2 + state.gradients + state.parameters
-    total: Any = np.zeros(lines.layers.shape[:2])
-    for kind in range(lines.layers.shape[2]):
+    total: Any = touched[:, 0, None] * lines.layers[:, :, 0] * 1.0
+    for kind in range(1, lines.layers.shape[2]):
         total = total + touched[:, kind, None] * lines.layers[:, :, kind]
     rate: Any = system.accelerator.memory_bandwidth
     return read_s(total.max(axis=1), rate)
@@ -289,17 +291,16 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
         ends = last_reduce + once_gather
     held = lines.ranks > 0
     busy = where(held, forward + backward + behind_f + behind_b, np.full(1, -1.0))
-    slowest = np.argmax(values(busy), axis=1)
-    rows = np.arange(len(slowest))
+    slowest = largest(busy)
 
     def own(columns: Any) -> Any:
-        return columns[rows, slowest]
+        return of_entry(columns, slowest)
 
     passes = own(stages.forward_s + stages.backward_s)
     compute = named(passes * micro_batches, "compute_s")
     exchanged = own(stages.exchange_forward_s + stages.exchange_backward_s) * micro_batches
     behind = own(behind_f + behind_b) * micro_batches + own(ends)
-    bubble = _bubble(layouts, lines, (forward + behind_f, backward + behind_b, stages.weight_s), rows, slowest)
+    bubble = _bubble(layouts, lines, micro_batches, (forward + behind_f, backward + behind_b, stages.weight_s), slowest)
     sends = boundary * 2 * (layouts.degree("pp") - 1)
     exposed = named(exchanged + behind + sends, "exposed_comm_s")
     channel_s = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
@@ -316,11 +317,13 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
         sent_bytes=own(stages.sent_bytes) * collectives * micro_batches,
         hardware_flops=_hardware_flops(lines, work, micro_batches),
         total_s=named(compute + exposed + bubble + update, "step_s"),
-        slowest=lines.number[rows, slowest],
+        slowest=own(lines.number),
     )
 
 
-def _bubble(layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], rows: Ints, slowest: Ints) -> Floats:
+def _bubble(
+    layouts: Layouts, lines: Pipelines, micro_batches: Ints, times: tuple[Any, Any, Any], slowest: Ints
+) -> Floats:
     """Idle time of the slowest rank, by the formula of each row's schedule.
 
     The formulas are linear in the work of a rank: with unequal stages that of the mean of the other ranks, which for
@@ -330,28 +333,41 @@ def _bubble(layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], row
     others = maximum(stages - 1, 1)
     mean: list[Any] = []
     for column in times:
-        weighted: Any = (column * lines.ranks).sum(axis=1)
-        mean.append((weighted - column[rows, slowest]) / others)
+        weighted: Any = over_entries(column * lines.ranks)
+        mean.append((weighted - of_entry(column, slowest)) / others)
     forward, backward, weight = mean
     work = Work(forward=forward, backward=backward, weight=weight, cell=forward + backward)
-    idle: Any = np.zeros(len(rows))
-    names = layouts.plain().columns["schedule"]
-    for name in sorted({item for item in names.tolist() if item is not None}):
-        formula = read_schedule(name).BUBBLE
-        pieces = layouts.degree("virtual_stages")
-        took = np.full(1, np.nan) if formula is None else formula.time(stages, pieces, work)
-        idle = where(names == name, maximum(took, 0.0), idle)
-    plain = read_schedule(PLAIN_SCHEDULE).BUBBLE
-    assert plain is not None
-    idle = where(np.equal(names, None), plain.time(stages, 1, work), idle)
+    idle: Any = np.zeros(len(slowest))
+    names = layouts.values_of("schedule")
+    pieces: Any = layouts.degree("virtual_stages")
+    for number, name in enumerate(names.values):
+        rows: Any = np.flatnonzero(names.numbers == number)
+        if len(rows):
+            own = Work(**{part.name: getattr(work, part.name)[rows] for part in fields(work)})
+            took = bubble_s(name or PLAIN_SCHEDULE, stages[rows], pieces[rows], micro_batches[rows], own)
+            idle = idle.astype(np.result_type(idle, took), copy=False)
+            idle[rows] = took
     return where(stages > 1, idle, np.zeros(1))
+
+
+def bubble_s(name: str, stages: Any, pieces: Any, micro_batches: Any, work: Work) -> Any:
+    """Idle time by a schedule's formula; NaN where it has none.
+
+    With fewer micro-batches than the formula holds for, that of a single one, which waits for its forwards on the other
+    stages and for their gradients: no order of a few waits longer.
+    """
+    formula = read_schedule(name).BUBBLE
+    if formula is None:
+        return np.full(1, np.nan)
+    alone = (stages - 1) * (work.forward + work.inputs)
+    took = where(micro_batches < formula.least(stages), alone, formula.time(stages, pieces, work))
+    return maximum(took, 0.0)
 
 
 def _hardware_flops(lines: Pipelines, work: TrainingWork, micro_batches: Ints) -> Floats:
     """FLOPs of one rank of every stage, recompute included, over all micro-batches of a step."""
     each: Any = work.forward_flops * 3 + work.repeated_flops
-    counts = (lines.layers * lines.ranks[:, :, None]).sum(axis=1) / lines.directions[:, None]
     total: Any = np.zeros(len(micro_batches))
-    for kind in range(counts.shape[1]):
-        total = total + each[:, kind] * counts[:, kind]
+    for kind in range(lines.layers.shape[2]):
+        total = total + each[:, kind] * (over_entries(lines.layers[:, :, kind] * lines.ranks) / lines.directions)
     return total * micro_batches

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from meshwright.base.numbers import divide_up, maximum, minimum, where
 from meshwright.base.traced import named
+from meshwright.cost.pipelines import along_rows
 from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import fullest_sizes, product
 from meshwright.model.feed_forwards import Experts
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from meshwright.workload.saved_entries import Saved
 
 _SOURCE: Final = 'chapter "Training systems", section 10.2.2'
+Stages: TypeAlias = Literal["own", "least"]
 _CUTS: Final = ("tp", "sp", "cp")
 _EXPERT_CUTS: Final = ("ep", "etp")
 _STAGES: Final = ("pp", "virtual_stages")
@@ -69,10 +71,13 @@ def activation_columns(
     kernel: AttentionKernel = "flash",
     loss: Loss = "materialised",
     elementwise: Elementwise = "eager",
+    stages: Stages = "own",
 ) -> ActivationColumns:
     """Activation bytes of one micro-batch of `micro_batch` samples a copy, each of `sequence` positions.
 
-    Every layer keeps what the row's recompute policy says. Raises LAY030 for a policy that is not known.
+    Every layer keeps what the row's recompute policy says. stages: `own` virtual stages of each row; `least` gives what
+    no virtual stage keeps less of, with at least as many layers as its policy spreads over. Raises LAY030 for a policy
+    that is not known.
     """
     kernels = Kernels(attention=kernel, elementwise=elementwise, loss=loss)
     experts = any(isinstance(block.feed_forward, Experts) for block in model.kinds)
@@ -84,9 +89,10 @@ def activation_columns(
         sizes.total(embedding_saved(model, sequence, kernels)),
         sizes.most(head_gradients(model, sequence, kernels)),
     )
-    by_way, way = _by_policy(model, layouts, parts)
+    by_way, way = _by_policy(model, layouts, parts, stages)
     batch = layouts.degree("micro_batch")
-    saved, rebuilt = by_way[:, way, place] * batch[:, None]
+    rows: Any = way * by_way.shape[2] + place
+    saved, rebuilt = (along_rows(part.reshape(-1, part.shape[2]), rows) * batch[:, None] for part in by_way)
     head, embedding, transient = np.stack(ends)[:, place] * batch
     return ActivationColumns(
         saved=named(saved, "saved_activations_bytes", _SOURCE),
@@ -152,13 +158,12 @@ def _rows(positions: Any) -> Tensor:
     return Tensor(name="rows", part="experts", dims=dims)
 
 
-def _by_policy(model: Model, layouts: Layouts, parts: Sequence[_Parts]) -> tuple[Ints, Ints]:
+def _by_policy(model: Model, layouts: Layouts, parts: Sequence[_Parts], stages: Stages) -> tuple[Ints, Ints]:
     """[2, ways, rows of `parts`, kinds] of bytes kept and of bytes beside, of one sample; and the way of each layout.
 
     A way is a policy; where one treats layers of a stage unlike, also so many layers.
     """
-    words: list[str] = layouts.columns["recompute"].tolist()
-    spread = any(read_recompute(name).spread for name in dict.fromkeys(words))
+    spread = stages == "own" and any(read_recompute(name).spread for name in layouts.values_of("recompute").values)
     ways, way = distinct(layouts, ("recompute", *(_STAGES if spread else ())))
     layers = divide_up(np.asarray(model.layers), ways.degree("pp") * ways.degree("virtual_stages"))
     found: list[Any] = []
@@ -168,7 +173,8 @@ def _by_policy(model: Model, layouts: Layouts, parts: Sequence[_Parts]) -> tuple
         if name not in known:
             known[name] = [part.treated(policy) for part in parts]
         both = zip(parts, known[name], strict=True)
-        found.append([part.spread(policy, one, layers[row]) if policy.spread else one for part, one in both])
+        count = layers[row] if stages == "own" else policy.every * policy.chunk
+        found.append([part.spread(policy, one, count) if policy.spread else one for part, one in both])
     table = np.array(found).reshape(len(ways), len(parts), 2, len(parts[0].whole))
     return np.moveaxis(table, (2, 3), (0, 2)), way
 

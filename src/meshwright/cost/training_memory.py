@@ -14,6 +14,7 @@ import numpy as np
 
 from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named, values
+from meshwright.cost.pipelines import largest, of_entry
 from meshwright.layout.ownership import ZERO_OF_STATE
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ def training_ledger(  # noqa: PLR0917 - the columns of what is kept
     computed = resident + activations + gathered + transient + workspace[:, None]
     judged = computed if budget_bytes is None else resident + budget_bytes
     judged = where(lines.ranks > 0, judged, np.full(1, -1))
-    worst = np.argmax(values(judged), axis=1)
-    rows = np.arange(len(worst))
+    worst = largest(judged)
     parts = {
         **entries,
         "activations": activations,
@@ -85,8 +85,8 @@ def training_ledger(  # noqa: PLR0917 - the columns of what is kept
         "computed": computed,
         "total": judged,
     }
-    found = {name: named(column[rows, worst], f"{name}_bytes") for name, column in parts.items()}
-    return TrainingLedger(stage=lines.number[rows, worst], workspace=workspace, **found)
+    found = {name: named(of_entry(column, worst), f"{name}_bytes") for name, column in parts.items()}
+    return TrainingLedger(stage=of_entry(lines.number, worst), workspace=workspace, **found)
 
 
 def _of_layers(lines: Pipelines, columns: Any) -> Any:
@@ -99,8 +99,8 @@ def _of_layers(lines: Pipelines, columns: Any) -> Any:
 
 def _activations(lines: Pipelines, kept: ActivationColumns) -> Any:
     """[rows, entries]: of all micro-batches that a rank has in flight; whole bytes."""
-    layers: Any = np.zeros(lines.layers.shape[:2], dtype=np.int64)
-    for kind in range(kept.saved.shape[1]):
+    layers: Any = kept.saved[:, 0, None] * lines.layers[:, :, 0]
+    for kind in range(1, kept.saved.shape[1]):
         layers = layers + kept.saved[:, kind, None] * lines.layers[:, :, kind]
     first = kept.embedding[:, None] * lines.layers[:, :, -2]
     flight = (layers + first) * lines.sets

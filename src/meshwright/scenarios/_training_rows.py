@@ -11,13 +11,11 @@ from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.model_flops import model_flops
 from meshwright.job.train import step_tokens
 from meshwright.layout.layout import fields_of
-from meshwright.layout.rules import first_broken
+from meshwright.scenarios._training_refusals import refusal
 from meshwright.scenarios._training_table import capacity_bytes
-from meshwright.workload.slots import Shape, read_schedule
 
 if TYPE_CHECKING:
     from meshwright.job.train import TrainJob
-    from meshwright.layout.layout import Layout
     from meshwright.model.model import Model
     from meshwright.scenarios._training_options import TrainOptions
     from meshwright.scenarios._training_table import TrainingTable
@@ -40,7 +38,7 @@ def _candidate(  # noqa: PLR0917 - the nouns, and which
     layout = table.layouts.row(row)
     memory = _memory(system, options, table, row)
     measures = _measures(model, system, job, options, table, row)
-    refused = _refused(model, system, job, layout, table, row)
+    refused = refusal(model, system, job, table.layouts, row)
     late = not bool(table.on_time[row])
     fits = refused is None and bool(table.fits[row])
     excluded = refused or (None if fits else _too_large(memory["per_rank_bytes"], memory["capacity_bytes"]))
@@ -110,30 +108,6 @@ def _measures(  # noqa: PLR0917 - the nouns, and which
         "tokens_per_s_per_gpu": step_tokens(job.global_batch, job.sequence) / (total * devices),
         "peak_rank": int(table.ledger.stage[row]),
     }
-
-
-def _refused(  # noqa: PLR0917 - the nouns, and which
-    model: Model, system: System, job: TrainJob, layout: Layout, table: TrainingTable, row: int
-) -> Excluded | None:
-    """The rule that a layout breaks, which only one that the user fixed can."""
-    broken = first_broken(model, table.layouts.take([row]), system.devices)[0]
-    if broken is not None:
-        return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit="rule")
-    copies = layout.dp_shard * layout.dp_replicate
-    if not table.count[row]:
-        sizes = [size for size in range(1, job.global_batch + 1) if job.global_batch % (copies * size) == 0]
-        near = min(sizes, key=lambda size: abs(size - layout.micro_batch), default=None)
-        reason = f"{job.global_batch} sequences are no whole number of micro-batches of {layout.micro_batch}"
-        nearest = None if near is None else f"micro_batch={near}"
-        return Excluded(code="LAY033", reason=f"{reason} on {copies} copies", nearest=nearest, limit="rule")
-    if layout.pp > 1:
-        name = layout.schedule or "one_f_one_b"
-        shape = Shape(stages=layout.pp, micro_batches=int(table.count[row]), virtual_stages=layout.virtual_stages)
-        refusal = read_schedule(name).refusal(shape)
-        if refusal is not None:
-            near = None if refusal.nearest is None else f"num_micro_batches={refusal.nearest}"
-            return Excluded(code=refusal.code, reason=f"{name}: {refusal.reason}", nearest=near, limit="schedule")
-    return None
 
 
 def _too_large(needed_bytes: int, capacity_bytes: int) -> Excluded:

@@ -221,7 +221,7 @@ def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
     lines = pipelines(model, layouts, count)
     plan = StepPlan(
         slots=slots,
-        stages=stage_modules(model, slots.virtual_stages),
+        stages=stage_modules(model.kind_of_layer, slots.virtual_stages),
         modules=modules,
         prefetch=options.prefetch,
         send_s=parts.boundary_s[0].item() if layout.pp > 1 else 0.0,
