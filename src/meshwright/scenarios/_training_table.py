@@ -95,7 +95,7 @@ def training_table(
 def finish_of(model: Model, system: System, job: TrainJob, options: TrainOptions, seconds: Floats) -> Floats:
     """The finish with steps of so many seconds, before they wait for input."""
     overhead = _overhead(model, system, job, options)
-    return finish_s(steps_of(job), seconds + _input_wait_s(job, options, seconds), overhead, job.reserve)
+    return finish_s(steps_of(job), seconds + input_wait_s(job, options, seconds), overhead, job.reserve)
 
 
 def capacity_bytes(system: System, options: TrainOptions) -> int:
