@@ -36,7 +36,7 @@ def saved(model, layout, policy, sequence, kernels):
     return activation_columns(model, table([replace(layout, recompute=policy)]), sequence=sequence, **kernels).saved[0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=cases(), count=st.integers(1, 4))
 def test_what_is_kept_falls_from_none_over_every_policy_to_full(case, count):
     model, layout, sequence, kernels = case
@@ -51,7 +51,7 @@ def test_what_is_kept_falls_from_none_over_every_policy_to_full(case, count):
     assert (held["attention"] < none).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(case=cases(), policy=st.sampled_from(["none", "selective", "full", "every_2", "uniform_3"]))
 def test_bytes_are_in_proportion_to_the_micro_batch(case, policy):
     model, layout, sequence, kernels = case
@@ -62,7 +62,7 @@ def test_bytes_are_in_proportion_to_the_micro_batch(case, policy):
         assert np.array_equal(one * 5, five), name
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=cases())
 def test_a_tensor_is_the_piece_that_the_ownership_table_gives_of_the_whole_batch(case):
     """A copy's micro-batch is its share of the samples of all copies."""
@@ -78,7 +78,7 @@ def test_a_tensor_is_the_piece_that_the_ownership_table_gives_of_the_whole_batch
             assert column[0] * layout.micro_batch == piece[0] * item.bits // 8, item.tensor.name
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=cases())
 def test_sequence_parallelism_cuts_by_tp_what_tp_leaves_whole(case):
     model, layout, sequence, kernels = case
@@ -95,7 +95,7 @@ def test_sequence_parallelism_cuts_by_tp_what_tp_leaves_whole(case):
             assert cut[0] == share, item.tensor.name
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=cases())
 def test_visits_of_experts_are_conserved(case):
     """Under sp all ranks of a stage together hold top_k visits a row, each once for every rank that cuts an expert."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -180,11 +181,12 @@ def test_the_best_with_offloads_is_the_best_of_all_offloads(spare):
     rows = []
     for offload in OFFLOADS:
         space = training_space(model, system, JOB, {**fixed, "offload": offload})
-        for layouts in chunks(space, model, JOB):
+        for layouts in chunks(space, model):
             one = training_table(model, system, JOB, options, layouts)
+            none = np.zeros(len(one), dtype=np.bool_)
             rows += [
                 (grade, finish, layout.offload != NONE, layout.recompute != NONE, layout.id)
-                for grade, finish, layout in zip(grades(one), one.finish_s, layouts.rows(), strict=True)
+                for grade, finish, layout in zip(grades(one, none), one.finish_s, layouts.rows(), strict=True)
                 if grade < 2
             ]
     if not rows:
@@ -194,3 +196,16 @@ def test_the_best_with_offloads_is_the_best_of_all_offloads(spare):
     near = [row for row in rows if row[1] <= best[1] * (1 + 1e-12)]
     assert found.layouts.row(0).id == min(near, key=lambda row: row[2:])[-1]
     assert seen.fitting > 0
+
+
+def test_offloaded_finalists_stand_by_their_estimate_and_the_others_are_simulated():
+    """Qwen3-32B on eight cards of 24 GB, whose state alone is 65 GB a card."""
+    options = TrainOptions(layout={"cp": 1, "micro_batch": 1, "pp": 1}, host_memory=2**40, runs=0)
+    result = plan_train(read_model("Qwen/Qwen3-32B"), SYSTEM, JOB, options)
+    found = result.candidates
+    assert result.best is found[0]
+    offloads = [item for item in found if item.layout["offload"] != NONE]
+    assert offloads
+    assert all(item.measures["simulated"] is None for item in offloads)
+    keys = [(not item.fits, item.excluded is not None, item.measures["finish_s"]) for item in offloads]
+    assert keys == sorted(keys)

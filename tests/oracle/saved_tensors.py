@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, masking_utils
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from tests.oracle.transformers_models import config_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from transformers import PreTrainedModel
 
 DTYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -27,19 +34,17 @@ def kept_bytes(
     Parameters, buffers and token numbers are left out. fake: tensors without contents; what a real run reads from
     contents (no padding, no packed sequences, so no mask where a kernel is causal by itself) is then told.
     """
-    with FakeTensorMode() if fake else nullcontext(), _no_packing() if fake else nullcontext():
-        model = AutoModelForCausalLM.from_config(
-            config_of(config), attn_implementation=attention, dtype=DTYPES[dtype]
-        ).train()
-        _make_again(model, recompute)
+    with FakeTensorMode() if fake else nullcontext(), no_packing() if fake else nullcontext():
+        model = small_model(config, dtype=dtype, attention=attention)
+        made_again(model, recompute)
         tokens = torch.randint(0, config["vocab_size"], (samples, positions))
-        given = {_storage(item) for item in (*model.parameters(), *model.buffers(), tokens)}
+        given = {storage(item) for item in (*model.parameters(), *model.buffers(), tokens)}
         found: dict[int, int] = {}
         held: list[torch.Tensor] = []
 
         def keep(tensor: torch.Tensor) -> torch.Tensor:
             held.append(tensor)  # a storage that is freed may come again under the same address
-            place = _storage(tensor)
+            place = storage(tensor)
             if place not in given and place not in found:
                 found[place] = tensor.untyped_storage().nbytes()
             return tensor
@@ -49,9 +54,22 @@ def kept_bytes(
     return sum(found.values())
 
 
-def _make_again(model: Any, recompute: str) -> None:
-    """`none`, `full`, or `every_N`: torch's checkpoint of whole blocks."""
+def small_model(config: Mapping[str, Any], *, dtype: str, attention: str) -> PreTrainedModel:
+    """The model of a config, to be trained."""
+    made = AutoModelForCausalLM.from_config(config_of(config), attn_implementation=attention, dtype=DTYPES[dtype])
+    return made.train()
+
+
+def made_again(model: Any, recompute: str) -> None:
+    """`none`, or torch's checkpoint of whole blocks (`full`, `every_N`), or of eager attention (`attention`)."""
     if recompute == "none":
+        return
+    if recompute == "attention":
+        name = f"{recompute}_of_{model.config.model_type}"
+        whole = import_module(type(model).__module__).eager_attention_forward
+        ALL_ATTENTION_FUNCTIONS.register(name, partial(checkpoint, whole, use_reentrant=False))
+        ALL_MASK_ATTENTION_FUNCTIONS.register(name, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+        model.set_attn_implementation(name)
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -62,12 +80,13 @@ def _make_again(model: Any, recompute: str) -> None:
         layer.gradient_checkpointing = number % step == 0
 
 
-def _storage(tensor: torch.Tensor) -> int:
+def storage(tensor: torch.Tensor) -> int:
+    """What tells storages apart, as long as both live."""
     return tensor.untyped_storage()._cdata
 
 
 @contextmanager
-def _no_packing() -> Iterator[None]:
+def no_packing() -> Iterator[None]:
     """Tell what a real run would find in the contents: one sequence a row, and that no graph is traced."""
     names = ("is_tracing", "find_packed_sequence_indices")
     before = {name: getattr(masking_utils, name) for name in names}

@@ -62,7 +62,7 @@ class Run:
     def whole_layers(self) -> list[int]:
         """The kinds of the layers that keep everything."""
         kinds = self.model.kind_of_layer
-        if self.recompute == "none":
+        if self.recompute in {"none", "attention"}:
             return list(kinds)
         step = int(self.recompute.removeprefix("every_")) if self.recompute != "full" else 1
         return [kind for number, kind in enumerate(kinds, start=1) if number % step]
@@ -104,17 +104,23 @@ def _layer_norm_statistics(run: Run) -> int:
     return -norms * 2 * run.rows * (4 - run.element_bytes)
 
 
+def _mask(run: Run) -> int:
+    """Attention made again keeps its mask: one square a sample for the whole model, in the format of the scores."""
+    return run.rows * run.positions * run.element_bytes if run.recompute == "attention" else 0
+
+
 DIFFERENCES: Final[dict[str, Callable[[Run], int]]] = {
     "apply_rotary_pos_emb": _rotary_tables,
     "nll_loss": _loss_weight,
     "grouped_mm": _group_offsets,
     "router": _normalised_weights,
     "layer_norm": _layer_norm_statistics,
+    "eager_attention_forward": _mask,
 }
 
 
 def _fused_projection(run: Run) -> int:
-    """Values are a view of query_key_value, whose queries and keys stay with them."""
+    """Values are a view of query_key_value, whose queries and keys stay with them; eager products copy them."""
     mixer = run.model.kinds[0].mixer
     kept = run.config["model_type"] == "gpt_neox" and run.attention == "sdpa"
     return 2 * mixer.heads * mixer.head_dim * run.rows * run.element_bytes * len(run.whole_layers) * kept
@@ -122,7 +128,7 @@ def _fused_projection(run: Run) -> int:
 
 def _output_copy(run: Run) -> int:
     """Partly rotated queries lie head by head, the CPU kernel's output as they do, and `dense` keeps a copy by rows."""
-    return _fused_projection(run) // 2 * (run.model.kinds[0].mixer.heads > 1)
+    return _fused_projection(run) // 2
 
 
 APART: Final[dict[str, Callable[[Run], int]]] = {"query_key_value": _fused_projection, "dense": _output_copy}
@@ -159,10 +165,14 @@ def assert_agrees(run: Run, *, rounding: int = 0) -> None:
 
 
 def random_sizes(family: str, rng: Random) -> dict[str, Any]:
-    """Heads of even width; widths of experts in whole 16 bytes, which grouped products want."""
-    kv_heads = rng.randint(1, 4)
-    heads = kv_heads * (1 if family == "gpt_neox" else rng.randint(1, 4))
-    head_dim = 8 * rng.randint(1, 3)
+    """At least two heads and 64 columns, so that what is kept once a model stays small beside its layers.
+
+    Widths of experts are whole 16 bytes, as grouped products want.
+    """
+    kv_heads = rng.randint(2 if family == "gpt_neox" else 1, 4)
+    heads = kv_heads * (1 if family == "gpt_neox" else rng.randint(2 if kv_heads == 1 else 1, 4))
+    least = -(-8 // heads)
+    head_dim = 8 * rng.randint(least, max(least, 3))
     config = {
         "model_type": family,
         "vocab_size": rng.randint(50, 400),
@@ -228,6 +238,13 @@ def test_saved_bytes_of_any_random_config_are_those_of_autograd(family, seed):
 def test_tensors_without_contents_are_kept_as_real_ones(family):
     run = random_run(family, seeded("real", family), dtype="bf16", recompute="none")
     assert storages(run, fake=False) == storages(run)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("family", ["llama", "mixtral", "qwen3"])
+def test_core_attention_made_again_keeps_its_inputs(family, dtype):
+    rng = seeded("attention", family, dtype)
+    assert_agrees(random_run(family, rng, dtype=dtype, attention="eager", recompute="attention"))
 
 
 @pytest.mark.parametrize("step", [2, 3])

@@ -89,4 +89,4 @@ def _together(layouts: Layouts) -> Layouts:
     """The layouts with each tp group as one rank: its experts lie where ep x etp reach beyond the group."""
     ones = np.ones(len(layouts), dtype=np.int64)
     beyond = maximum(layouts.degree("ep") * layouts.degree("etp") // layouts.degree("tp"), 1)
-    return Layouts(columns={**layouts.columns, "tp": ones, "ep": beyond, "etp": ones})
+    return layouts.changed({"tp": ones, "ep": beyond, "etp": ones})

@@ -8,22 +8,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from meshwright.base.traced import values
+from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import stage_of_layers
 from meshwright.workload.slots import Shape, most_held, read_schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.base.numbers import Floats, Ints
     from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
     from meshwright.workload.slots import Slots
 
+Line: TypeAlias = tuple[str | None, int]
+"""A schedule, or None for a single stage, and the virtual stages of a rank."""
 PLAIN: Final = "one_f_one_b"
 """The order of a single rank, where a layout names no schedule."""
+_COLUMNS: Final = ("layers", "ranks", "number", "sets", "last_sets", "directions", "growth")
+_SHAPE: Final = ("schedule", "pp", "virtual_stages")
+_COUNT: Final = "num_micro_batches"
 _SETTLED: Final = 4
 """Times the stages: of so many micro-batches on, one more only waits, or adds a set."""
 
@@ -51,35 +59,108 @@ class Pipelines:
 def pipelines(model: Model, layouts: Layouts, micro_batches: Ints) -> Pipelines:
     """The pipelines of every row. Rows whose schedule refuses their shape get what one set a rank would be."""
     plain, count = layouts.plain(), values(micro_batches)
-    names, of_name = np.unique(plain.columns["schedule"].astype("U32"), return_inverse=True)
-    settled = np.minimum(count, _SETTLED * plain.degree("pp") + count % plain.degree("pp"))
-    found, place = _distinct(np.stack([of_name, plain.degree("pp"), plain.degree("virtual_stages"), settled]))
+    stages: Any = plain.degree("pp")
+    settled = np.minimum(count, _SETTLED * stages + count % stages)
+    few, place = distinct(replace(plain, columns={**plain.columns, _COUNT: settled}), (*_SHAPE, _COUNT))
+    rows = zip(*(few.columns[name].tolist() for name in (*_SHAPE, _COUNT)), strict=True)
+    kinds = model.kind_of_layer
     entries = [
-        _entries(model, str(names[name]), Shape(stages=stages, micro_batches=batches, virtual_stages=chunks))
-        for name, stages, chunks, batches in found.T.tolist()
+        _entries(kinds, name or PLAIN, Shape(stages=stages, micro_batches=batches, virtual_stages=chunks))
+        for name, stages, chunks, batches in rows
     ]
-    most = max(len(item.ranks) for item in entries)
-    joined = [_padded(item, most) for item in entries]
-    names_of = ("layers", "ranks", "number", "sets", "last_sets", "directions", "growth")
-    held = {name: np.stack([getattr(item, name) for item in joined])[place] for name in names_of}
+    held = {name: along_rows(_joined([getattr(item, name) for item in entries]), place) for name in _COLUMNS}
     beyond: Any = (count - settled)[:, None] * held["growth"][:, None]
     held["sets"] = held["sets"] + beyond
     held["last_sets"] = held["last_sets"] + beyond * held["layers"][:, :, -1]
     return Pipelines(**held)
 
 
-def _distinct(keys: Ints) -> tuple[Ints, Ints]:
-    """The distinct columns, and which of them each is: packed into one number, whose sorting is quick."""
-    sizes = keys.max(axis=1, initial=0) + 1
-    packed = np.ravel_multi_index(tuple(keys), tuple(sizes.tolist()))
-    found, place = np.unique(packed, return_inverse=True)
-    return np.stack(np.unravel_index(found, tuple(sizes.tolist()))), place
+def bounding_pipelines(
+    model: Model, layouts: Layouts, micro_batches: Ints, lines: Sequence[Line]
+) -> tuple[Pipelines, Pipelines]:
+    """The mean rank, and a rank that holds no more than one does, of whatever line of `lines` a row's stages take.
+
+    For bounds: where time is no less than that of the mean, and bytes are no less than those of the second, whichever
+    line it is. The second has the fewest layers and sets that the rank with most sets has in any line.
+    """
+    plain, count = layouts.plain(), values(micro_batches)
+    stages: Any = plain.degree("pp")
+    settled = np.minimum(count, _SETTLED * stages + count % stages)
+    few, place = distinct(plain.changed({_COUNT: settled}), ("pp", _COUNT))
+    shapes = zip(few.columns["pp"].tolist(), few.columns[_COUNT].tolist(), strict=True)
+    least = [_least(model.kind_of_layer, tuple(lines), stages, batches) for stages, batches in shapes]
+    held = {name: along_rows(_joined([getattr(item, name) for item in least]), place) for name in _COLUMNS}
+    whole = np.array([*model.kind_counts, 1, 1])
+    mean: Any = whole / stages[:, None, None]
+    even = {**held, "layers": mean, "ranks": stages[:, None], "sets": held["sets"] * 0.0}
+    return Pipelines(**{**even, "last_sets": held["sets"] * 0.0}), Pipelines(**held)
 
 
 @cache
-def _entries(model: Model, schedule: str, shape: Shape) -> Pipelines:
+def takes(layers: int, name: str | None, shape: Shape) -> bool:
+    """Whether a schedule takes a shape, with a layer for every virtual stage."""
+    if name is None:
+        return shape.stages == shape.virtual_stages == 1
+    program = read_schedule(name)
+    return program.refusal(shape) is None and program.placement(shape).shape[1] <= layers
+
+
+@cache
+def _least(kinds: tuple[int, ...], lines: tuple[Line, ...], stages: int, batches: int) -> Pipelines:
+    """One entry: of the rank with most sets of each line that takes the shape, the least in everything."""
+    shapes = [(name, Shape(stages=stages, micro_batches=batches, virtual_stages=pieces)) for name, pieces in lines]
+    taken = [_entries(kinds, name or PLAIN, shape) for name, shape in shapes if takes(len(kinds), name, shape)]
+    fullest = [(item, int(np.argmax(item.sets))) for item in taken]
+
+    def least(name: str) -> Any:
+        return np.min([getattr(item, name)[place] for item, place in fullest], axis=0, keepdims=True)
+
+    found = {name: least(name) for name in ("layers", "ranks", "number", "sets", "last_sets")}
+    return Pipelines(**found, directions=np.array(1, dtype=np.int64), growth=np.array(0.0))
+
+
+def along_rows(few: Any, place: Ints) -> Any:
+    """`few[place]`, in memory row behind row for each of the other dims: what follows goes through them one by one."""
+    return np.take(np.ascontiguousarray(few.T), place, axis=-1).T
+
+
+def largest(columns: Any) -> Ints:
+    """[rows]: of [rows, entries], the first of the largest entries."""
+    plain = values(columns)
+    most, found = plain[:, 0], np.zeros(len(plain), dtype=np.int64)
+    for entry in range(1, plain.shape[1]):
+        found[plain[:, entry] > most] = entry
+        most = np.maximum(most, plain[:, entry])
+    return found
+
+
+def of_entry(columns: Any, entry: Ints) -> Any:
+    """[rows]: of [rows, entries], the entry of each row."""
+    return columns.T.reshape(-1)[entry * len(entry) + np.arange(len(entry))]
+
+
+def over_entries(columns: Any) -> Any:
+    """[rows]: of [rows, entries], the sum in their order: the same bits for any number of empty ones."""
+    total: Any = columns[:, 0]
+    for entry in range(1, columns.shape[1]):
+        total = total + columns[:, entry]
+    return total
+
+
+def _joined(columns: list[Any]) -> Any:
+    """The columns behind each other; where they are of entries, each with as many places as the longest."""
+    if columns[0].ndim == 0:
+        return np.array(columns)
+    most = max(len(column) for column in columns)
+    found = np.zeros((len(columns), most, *columns[0].shape[1:]), dtype=columns[0].dtype)
+    for place, column in enumerate(columns):
+        found[place, : len(column)] = column  # places added have no ranks and no layers
+    return found
+
+
+@cache
+def _entries(kinds: tuple[int, ...], name: str, shape: Shape) -> Pipelines:
     """The entries of one shape."""
-    name = PLAIN if schedule in {"None", ""} else schedule
     program = read_schedule(name)
     refused = program.refusal(shape) is not None
     if refused:
@@ -88,7 +169,7 @@ def _entries(model: Model, schedule: str, shape: Shape) -> Pipelines:
     placement = program.placement(shape)
     held, last = _counted(name, shape)
     table: dict[tuple[int, ...], list[float]] = {}
-    for rank, row in enumerate(_rank_layers(model, placement)):
+    for rank, row in enumerate(_rank_layers(kinds, placement)):
         pieces = max(int((placement == rank).sum()), 1)
         sets = held[rank] / pieces
         entry = table.setdefault(row, [0, rank, sets])
@@ -108,16 +189,22 @@ def _entries(model: Model, schedule: str, shape: Shape) -> Pipelines:
     )
 
 
-def _rank_layers(model: Model, placement: Ints) -> list[tuple[int, ...]]:
+def stage_modules(kinds: tuple[int, ...], stages: int) -> tuple[tuple[int, ...], ...]:
+    """By virtual stage, its modules in the order of a forward: kinds of layers, and the two ends, numbered behind."""
+    first = max(kinds) + 1
+    held = [list(kinds[layers.start : layers.stop]) for layers in stage_of_layers(len(kinds), stages)]
+    held[0].insert(0, first)
+    held[-1].append(first + 1)
+    return tuple(map(tuple, held))
+
+
+def _rank_layers(kinds: tuple[int, ...], placement: Ints) -> list[tuple[int, ...]]:
     """For every rank, layers of each kind, first and last virtual stages; of all directions together."""
-    kinds = model.kind_of_layer
-    pieces = stage_of_layers(len(kinds), placement.shape[1])
-    rows = np.zeros((int(placement.max()) + 1, len(model.kinds) + 2), dtype=np.int64)
+    rows = np.zeros((int(placement.max()) + 1, max(kinds) + 3), dtype=np.int64)
+    stages = stage_modules(kinds, placement.shape[1])
     for direction in placement.tolist():
-        for number, (rank, layers) in enumerate(zip(direction, pieces, strict=True)):
-            own = kinds[layers.start : layers.stop]
-            ends = [int(number == 0), int(number == len(pieces) - 1)]
-            rows[rank] += np.array([*(own.count(kind) for kind in range(len(model.kinds))), *ends])
+        for rank, modules in zip(direction, stages, strict=True):
+            np.add.at(rows[rank], list(modules), 1)
     return [tuple(row) for row in rows.tolist()]
 
 
@@ -144,14 +231,3 @@ def _only(slots: Slots, virtual_stage: int) -> Slots:
     rows = slots.virtual_stage == virtual_stage
     names = ("rank", "sequence", "kind", "virtual_stage", "micro_batch", "direction", "cell")
     return replace(slots, **{name: getattr(slots, name)[rows] for name in names})
-
-
-def _padded(entry: Pipelines, count: int) -> Pipelines:
-    """The entry with as many places as the longest; those added have no ranks and no layers."""
-
-    def filled(column: Any) -> Any:
-        return np.concatenate([column, np.zeros((count - len(column), *column.shape[1:]), dtype=column.dtype)])
-
-    names = ("layers", "ranks", "number", "sets", "last_sets")
-    # directions and growth are of the whole pipeline
-    return replace(entry, **{name: filled(getattr(entry, name)) for name in names})

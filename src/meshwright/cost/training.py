@@ -7,14 +7,15 @@ of weights and gradients is behind, the bubble, and the update.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from meshwright.base.numbers import maximum, where
-from meshwright.base.traced import named, values
+from meshwright.base.traced import named
 from meshwright.cost.pipelines import PLAIN as PLAIN_SCHEDULE
+from meshwright.cost.pipelines import along_rows, largest, of_entry, over_entries
 from meshwright.cost.roofline import read_s
 from meshwright.cost.training_exchange import boundary_s, layer_exchange, state_exchange
 from meshwright.cost.training_work import training_work
@@ -106,7 +107,56 @@ class _Stages:
     spread_s: Any
     first_gather_s: Any
     first_reduce_s: Any
+    first_spread_s: Any
     sent_bytes: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingParts:
+    """What one micro-batch takes of each module, as columns [rows, kinds + 2] of fewer rows.
+
+    work: of every row.   inside, moved: exchanges in layers, and of weights and gradients, of the rows `place`, `mesh`.
+    boundary_s: [rows], of one message between stages.   charged: whether recompute and the update add to a step.
+    """
+
+    work: TrainingWork
+    inside: LayerExchange
+    place: Ints
+    moved: StateExchange
+    mesh: Ints
+    boundary_s: Floats
+    charged: bool
+
+    @property
+    def input_s(self) -> Any:
+        """[rows, kinds + 2] of a backward without the gradients of weights, exchanges apart."""
+        return self.work.input_s + self.work.repeated_s if self.charged else self.work.input_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Turns:
+    """Seconds on the channel of weights and gradients, under the zero stage of each row.
+
+    gather_each: before every pass.   reduce_each: after every backward.   gather_once: before the first forward of a
+    step, of updated parameters.   reduce_last: after the last backward, beside `reduce_each`.
+    """
+
+    gather_each: Any
+    reduce_each: Any
+    gather_once: Any
+    reduce_last: Any
+
+
+def turns(zero: Any, gather: Any, reduce: Any, spread: Any) -> Turns:
+    """Of a module, or of several added up. An all_reduce is a reduction and, as long, a gather of sums."""
+    none = np.zeros(1)
+    last = where(zero < _GRADIENTS, reduce, none) + spread
+    return Turns(
+        gather_each=where(zero == _PARAMETERS, gather, none),
+        reduce_each=where(zero >= _GRADIENTS, reduce, none),
+        gather_once=where((zero > 0) & (zero < _PARAMETERS), gather, none),
+        reduce_last=last + where(zero == 0, reduce, none),
+    )
 
 
 def estimate_training(  # noqa: PLR0917 - the nouns and what follows from them
@@ -123,17 +173,29 @@ def estimate_training(  # noqa: PLR0917 - the nouns and what follows from them
 
     Source: chapter "Training systems", sections 10.1.3, 10.3.1 to 10.3.3; pipeline formulas as each schedule states.
     """
+    parts = training_parts(model, system, job, layouts, assumptions)
+    stages = _stages(lines, parts)
+    update = update_s(system, lines, state, charged=parts.charged)
+    return _assembled(layouts, assumptions, micro_batches, lines, stages, parts.boundary_s, update, parts.work)
+
+
+def training_parts(
+    model: Model, system: System, job: TrainJob, layouts: Layouts, assumptions: TrainingAssumptions
+) -> TrainingParts:
+    """What the estimate adds up, and a simulated step runs."""
     nic = assumptions.nic
     work = training_work(model, system, layouts, job.recipe, job.sequence, assumptions.efficiency)
     layers, place = distinct(layouts, (*_MESH, "sp", "micro_batch", "recompute"))
-    first = _first_of(place, len(layers))
-    inside = layer_exchange(model, system, layers, job.sequence, work.take(first), nic)
-    boundary = boundary_s(model, system, layers, job.sequence, nic)[place]
     meshes, mesh = distinct(layouts, _MESH)
-    moved = state_exchange(model, system, meshes, job.recipe, nic)
-    stages = _stages(lines, work, inside, place, moved, mesh, charged=assumptions.recompute_charged)
-    update = _update_s(system, lines, state) if assumptions.recompute_charged else np.zeros(len(layouts))
-    return _assembled(layouts, assumptions, micro_batches, lines, stages, boundary, update, work)
+    return TrainingParts(
+        work=work,
+        inside=layer_exchange(model, system, layers, job.sequence, work.take(_first_of(place, len(layers))), nic),
+        place=place,
+        moved=state_exchange(model, system, meshes, job.recipe, nic),
+        mesh=mesh,
+        boundary_s=boundary_s(model, system, layers, job.sequence, nic)[place],
+        charged=assumptions.recompute_charged,
+    )
 
 
 def _first_of(place: Ints, count: int) -> Ints:
@@ -143,17 +205,9 @@ def _first_of(place: Ints, count: int) -> Ints:
     return first
 
 
-def _stages(  # noqa: PLR0917 - what layers do
-    lines: Pipelines,
-    work: TrainingWork,
-    inside: LayerExchange,
-    place: Ints,
-    moved: StateExchange,
-    mesh: Ints,
-    *,
-    charged: bool,
-) -> _Stages:
+def _stages(lines: Pipelines, parts: TrainingParts) -> _Stages:
     """Of layers and ends, those that a rank holds, added kind by kind."""
+    work, inside, place, moved, mesh = parts.work, parts.inside, parts.place, parts.moved, parts.mesh
     held = lines.layers
     share = held / lines.directions[:, None, None]  # of micro-batches that enter at both ends, half of them each way
 
@@ -164,22 +218,22 @@ def _stages(  # noqa: PLR0917 - what layers do
         return total
 
     weight = summed(work.weight_s)
-    backward = summed(work.input_s) + weight
-    if charged:
-        backward = backward + summed(work.repeated_s)
-    gather, reduce = moved.gather_s[mesh], moved.reduce_s[mesh]
+    backward = summed(parts.input_s) + weight
+    gather, reduce = along_rows(moved.gather_s, mesh), along_rows(moved.reduce_s, mesh)
+    spread = along_rows(moved.spread_s, mesh)
     return _Stages(
         forward_s=summed(work.forward_s),
         backward_s=backward,
         weight_s=weight,
-        exchange_forward_s=summed(inside.forward_s[place]),
-        exchange_backward_s=summed(inside.backward_s[place]),
+        exchange_forward_s=summed(along_rows(inside.forward_s, place)),
+        exchange_backward_s=summed(along_rows(inside.backward_s, place)),
         gather_s=summed(gather, held),
         reduce_s=summed(reduce, held),
-        spread_s=summed(moved.spread_s[mesh], held),
+        spread_s=summed(spread, held),
         first_gather_s=_first_module(gather, held),
         first_reduce_s=_first_module(reduce, held),
-        sent_bytes=summed(moved.sent_bytes[mesh], held),
+        first_spread_s=_first_module(spread, held),
+        sent_bytes=summed(along_rows(moved.sent_bytes, mesh)),
     )
 
 
@@ -191,11 +245,13 @@ def _first_module(columns: Any, held: Ints) -> Any:
     return where(held[:, :, -2] > 0, columns[:, -2, None] + np.zeros_like(longest), longest)
 
 
-def _update_s(system: System, lines: Pipelines, state: StateColumns) -> Floats:
+def update_s(system: System, lines: Pipelines, state: StateColumns, *, charged: bool) -> Floats:
     """What the optimizer owns is read and written, gradients are read, parameters written; on the fullest rank."""
+    if not charged:
+        return np.zeros(len(lines.ranks))
     touched: Any = state.optimizer_state * 2 + state.gradients + state.parameters
-    total: Any = np.zeros(lines.layers.shape[:2])
-    for kind in range(lines.layers.shape[2]):
+    total: Any = touched[:, 0, None] * lines.layers[:, :, 0] * 1.0
+    for kind in range(1, lines.layers.shape[2]):
         total = total + touched[:, kind, None] * lines.layers[:, :, kind]
     rate: Any = system.accelerator.memory_bandwidth
     return read_s(total.max(axis=1), rate)
@@ -214,19 +270,21 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     """The parts of a step of each row's slowest entry, and of the ranks around it."""
     zero = layouts.degree("zero")[:, None]
     none = np.zeros(1)
-    every_gather = where(zero == _PARAMETERS, stages.gather_s, none)
-    every_reduce = where(zero >= _GRADIENTS, stages.reduce_s, none)
-    last_reduce = where(zero < _GRADIENTS, stages.reduce_s, none) + stages.spread_s
-    last_reduce = last_reduce + where(zero == 0, stages.reduce_s, none)
-    once_gather = where((zero > 0) & (zero < _PARAMETERS), stages.gather_s, none)
+    channel = turns(zero, stages.gather_s, stages.reduce_s, stages.spread_s)
+    # of modules of both directions, a micro-batch passes those of its own
+    every_gather, every_reduce = (
+        column / lines.directions[:, None] for column in (channel.gather_each, channel.reduce_each)
+    )
+    last_reduce, once_gather = channel.reduce_last, channel.gather_once
     forward = stages.forward_s + stages.exchange_forward_s
     backward = stages.backward_s + stages.exchange_backward_s
     count: Any = micro_batches[:, None]
     if assumptions.prefetch == "on":
         behind_f, behind_b = maximum(every_gather - forward, 0.0), maximum(every_gather + every_reduce - backward, 0.0)
-        room = maximum(backward - every_reduce - every_gather, 0.0)  # of the last backward, for what comes once
-        ends = where(zero == _PARAMETERS, stages.first_gather_s, none) + stages.first_reduce_s
-        ends = ends + maximum(last_reduce - stages.first_reduce_s - room, 0.0)
+        first = turns(zero, stages.first_gather_s, stages.first_reduce_s, stages.first_spread_s)
+        ends = first.gather_each + first.reduce_each + first.reduce_last
+        hidden = maximum(backward - every_reduce - every_gather, 0.0)
+        ends = ends + maximum(last_reduce - first.reduce_last - hidden, 0.0)
         ends = ends + where(
             once_gather > 0, stages.first_gather_s + maximum(once_gather - stages.first_gather_s - forward, 0.0), none
         )
@@ -235,20 +293,19 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
         ends = last_reduce + once_gather
     held = lines.ranks > 0
     busy = where(held, forward + backward + behind_f + behind_b, np.full(1, -1.0))
-    slowest = np.argmax(values(busy), axis=1)
-    rows = np.arange(len(slowest))
+    slowest = largest(busy)
 
     def own(columns: Any) -> Any:
-        return columns[rows, slowest]
+        return of_entry(columns, slowest)
 
     passes = own(stages.forward_s + stages.backward_s)
     compute = named(passes * micro_batches, "compute_s")
     exchanged = own(stages.exchange_forward_s + stages.exchange_backward_s) * micro_batches
     behind = own(behind_f + behind_b) * micro_batches + own(ends)
-    bubble = _bubble(layouts, lines, (forward + behind_f, backward + behind_b, stages.weight_s), rows, slowest)
+    bubble = _bubble(layouts, lines, micro_batches, (forward + behind_f, backward + behind_b, stages.weight_s), slowest)
     sends = boundary * 2 * (layouts.degree("pp") - 1)
     exposed = named(exchanged + behind + sends, "exposed_comm_s")
-    channel = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
+    channel_s = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
     collectives = 2.0 * (layouts.degree("zero") == _PARAMETERS) + (layouts.degree("zero") >= _GRADIENTS)
     return TrainingStep(
         compute_s=compute,
@@ -260,15 +317,17 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
         boundary_s=sends,
         bubble_s=named(bubble, "bubble_s"),
         update_s=named(update, "update_s"),
-        channel_s=named(channel, "channel_s"),
+        channel_s=named(channel_s, "channel_s"),
         sent_bytes=own(stages.sent_bytes) * collectives * micro_batches,
         hardware_flops=_hardware_flops(lines, work, micro_batches),
         total_s=named(compute + exposed + bubble + update, "step_s"),
-        slowest=lines.number[rows, slowest],
+        slowest=own(lines.number),
     )
 
 
-def _bubble(layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], rows: Ints, slowest: Ints) -> Floats:
+def _bubble(
+    layouts: Layouts, lines: Pipelines, micro_batches: Ints, times: tuple[Any, Any, Any], slowest: Ints
+) -> Floats:
     """Idle time of the slowest rank, by the formula of each row's schedule.
 
     The formulas are linear in the work of a rank: with unequal stages that of the mean of the other ranks, which for
@@ -278,28 +337,41 @@ def _bubble(layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], row
     others = maximum(stages - 1, 1)
     mean: list[Any] = []
     for column in times:
-        weighted: Any = (column * lines.ranks).sum(axis=1)
-        mean.append((weighted - column[rows, slowest]) / others)
+        weighted: Any = over_entries(column * lines.ranks)
+        mean.append((weighted - of_entry(column, slowest)) / others)
     forward, backward, weight = mean
     work = Work(forward=forward, backward=backward, weight=weight, cell=forward + backward)
-    idle: Any = np.zeros(len(rows))
-    names = layouts.plain().columns["schedule"]
-    for name in sorted({item for item in names.tolist() if item is not None}):
-        formula = read_schedule(name).BUBBLE
-        pieces = layouts.degree("virtual_stages")
-        took = np.full(1, np.nan) if formula is None else formula.time(stages, pieces, work)
-        idle = where(names == name, maximum(took, 0.0), idle)
-    plain = read_schedule(PLAIN_SCHEDULE).BUBBLE
-    assert plain is not None
-    idle = where(np.equal(names, None), plain.time(stages, 1, work), idle)
+    idle: Any = np.zeros(len(slowest))
+    names = layouts.values_of("schedule")
+    pieces: Any = layouts.degree("virtual_stages")
+    for number, name in enumerate(names.values):
+        rows: Any = np.flatnonzero(names.numbers == number)
+        if len(rows):
+            own = Work(**{part.name: getattr(work, part.name)[rows] for part in fields(work)})
+            took = bubble_s(name or PLAIN_SCHEDULE, stages[rows], pieces[rows], micro_batches[rows], own)
+            idle = idle.astype(np.result_type(idle, took), copy=False)
+            idle[rows] = took
     return where(stages > 1, idle, np.zeros(1))
+
+
+def bubble_s(name: str, stages: Any, pieces: Any, micro_batches: Any, work: Work) -> Any:
+    """Idle time by a schedule's formula; NaN where it has none.
+
+    With fewer micro-batches than the formula holds for, that of a single one, which waits for its forwards on the other
+    stages and for their gradients: no order of a few waits longer.
+    """
+    formula = read_schedule(name).BUBBLE
+    if formula is None:
+        return np.full(1, np.nan)
+    alone = (stages - 1) * (work.forward + work.inputs)
+    took = where(micro_batches < formula.least(stages), alone, formula.time(stages, pieces, work))
+    return maximum(took, 0.0)
 
 
 def _hardware_flops(lines: Pipelines, work: TrainingWork, micro_batches: Ints) -> Floats:
     """FLOPs of one rank of every stage, recompute included, over all micro-batches of a step."""
     each: Any = work.forward_flops * 3 + work.repeated_flops
-    counts = (lines.layers * lines.ranks[:, :, None]).sum(axis=1) / lines.directions[:, None]
     total: Any = np.zeros(len(micro_batches))
-    for kind in range(counts.shape[1]):
-        total = total + each[:, kind] * counts[:, kind]
+    for kind in range(lines.layers.shape[2]):
+        total = total + each[:, kind] * (over_entries(lines.layers[:, :, kind] * lines.ranks) / lines.directions)
     return total * micro_batches

@@ -14,7 +14,6 @@ import numpy as np
 from meshwright.base.numbers import maximum, minimum, where
 from meshwright.base.traced import named
 from meshwright.cost.collectives import Group, all_reduce, rounds_s, send_s
-from meshwright.layout.layouts import Layouts
 from meshwright.layout.ownership import fullest_sizes, product
 from meshwright.layout.placement import boundaries_outside, group_nodes, leaves_node
 from meshwright.model.formats import PLAIN
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
     from meshwright.cost.training_work import TrainingWork
     from meshwright.job.recipe import Recipe
+    from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
     from meshwright.model.tensors import Tensor
     from meshwright.system.system import System
@@ -143,34 +143,47 @@ def _message_s(  # noqa: PLR0917 - the nouns and a message
     spread = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
     spread = spread | layouts.columns["sp"]
     sent = rows / layouts.degree("tp") * (message.row_elements * element)
-    group = _expert_group(system, layouts, message.axis, nic)
-    seconds = ring_s(group, sent) if message.axis == "ep" else ring_s(group, sent * layouts.degree("etp")) * 2
+    if message.axis == "ep":
+        seconds = _all_to_all_s(system, layouts, sent, nic)
+    else:  # etp lies innermost, as tp does
+        inner = layouts.changed({"tp": layouts.degree("etp"), "cp": np.ones(len(layouts), dtype=np.int64)})
+        seconds = ring_s(training_group(system, inner, "tp", nic), sent * layouts.degree("etp")) * 2
     return where((degree > 1) & spread, seconds, none)
 
 
-def _expert_group(system: System, layouts: Layouts, axis: str, nic: Nic) -> Group:
-    """The groups of the second view: ep x etp neighbours of a stage, etp innermost; laid out as tp is."""
-    width = layouts.degree("ep") * layouts.degree("etp") if axis == "ep" else layouts.degree("etp")
+def _all_to_all_s(system: System, layouts: Layouts, sent_bytes: Any, nic: Nic) -> Any:
+    """Seconds of an even all_to_all over ep of what every rank sends.
+
+    Shares for the own box go over its link, the others over the NIC at the same time: the longer of the two, and the
+    start-up of one message to each. Source: chapter "Supernodes", section 6.4.4, for equal shares.
+    """
+    ranks: Any = layouts.degree("ep")
+    nodes: Any = _expert_nodes(system, layouts)
+    inside: Any = ranks / nodes
+    near: Any = system.scale_up
+    local = sent_bytes * ((inside - 1) / ranks) / near.bandwidth
+    if system.scale_out is None or not system.nics_per_node:
+        return local + near.latency * (ranks - 1)
+    nics: Any = system.nics_per_node if nic == "own" else 1
+    rate: Any = system.scale_out.bandwidth * minimum(nics / system.devices_per_node, 1.0)
+    beyond = sent_bytes * ((ranks - inside) / ranks) / rate
+    latency: Any = where(nodes > 1, maximum(near.latency, system.nic_latency), near.latency)
+    return maximum(local, beyond) + latency * (ranks - 1)
+
+
+def _expert_nodes(system: System, layouts: Layouts) -> Any:
+    """Boxes that a group of ep x etp ranks touches: neighbours in a stage, whose copies lie as the mesh orders them."""
+    width = layouts.degree("ep") * layouts.degree("etp")
     inner = layouts.degree("cp") * layouts.degree("tp")
-    outer = maximum(width // inner, 1)
-    # experts beyond cp x tp reach over dp_shard, whose neighbours lie a pipeline apart
-    near = Layouts(columns={**layouts.columns, "tp": minimum(width, inner), "cp": np.ones_like(width)})
-    apart = Layouts(columns={**layouts.columns, "dp_shard": outer})
-    inside, beyond = training_group(system, near, "tp", nic), training_group(system, apart, "dp_shard", nic)
-    far = layouts.plain().degree("ep") * layouts.plain().degree("etp") > inner
-    return Group(
-        ranks=layouts.degree(axis),
-        nodes=where(far, beyond.nodes, inside.nodes),
-        latency_s=where(far, beyond.latency_s, inside.latency_s),
-        bandwidth_bytes_per_s=where(far, beyond.bandwidth_bytes_per_s, inside.bandwidth_bytes_per_s),
-    )
+    outer = layouts.changed({"dp_shard": maximum(width // inner, 1)})
+    near = layouts.changed({"tp": minimum(width, inner), "cp": np.ones(len(layouts), dtype=np.int64)})
+    nodes = (group_nodes(outer, "dp_shard", system.devices_per_node), group_nodes(near, "tp", system.devices_per_node))
+    return where(width > inner, *nodes)
 
 
 def boundary_s(model: Model, system: System, layouts: Layouts, sequence: int, nic: Nic) -> Floats:
     """Mean seconds of one stage boundary and direction, one micro-batch: a rank sends its rows to its counterpart."""
-    rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
-    cut = where(layouts.columns["sp"], layouts.degree("tp"), np.ones(1, dtype=np.int64))
-    sent = rows * (model.hidden * model.plain.bits / 8) / cut
+    sent = boundary_bytes(model, layouts, sequence)
     near: Any = send_s(sent, system.scale_up.latency, system.scale_up.bandwidth)
     far = near
     if system.scale_out is not None and system.nics_per_node:
@@ -180,6 +193,13 @@ def boundary_s(model: Model, system: System, layouts: Layouts, sequence: int, ni
     outside = boundaries_outside(layouts, system.devices_per_node)
     crossings = maximum(layouts.degree("pp") - 1, 1)
     return (near * (crossings - outside) + far * outside) / crossings
+
+
+def boundary_bytes(model: Model, layouts: Layouts, sequence: int) -> Floats:
+    """Bytes that one rank sends over a stage boundary, one micro-batch: its rows, under sp its part of them."""
+    rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
+    cut = where(layouts.columns["sp"], layouts.degree("tp"), np.ones(1, dtype=np.int64))
+    return rows * (model.hidden * model.plain.bits / 8) / cut
 
 
 def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recipe, nic: Nic) -> StateExchange:

@@ -1,7 +1,8 @@
 """The ledger of training: a model and columns of layouts go in; bytes on the fullest rank of each row come out.
 
 State is resident; activations of the micro-batches in flight, gathered modules, gradients on their way and the logits
-come and go. The closed form adds what may be alive together on a rank: no less than what the simulated step finds.
+come and go. The closed form adds what may be alive together on a rank: no less than what the simulated step finds, but
+for copies of messages, virtual stages of uneven size, and schedules whose ranks have two slot orders.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named, values
+from meshwright.cost.pipelines import largest, of_entry
 from meshwright.layout.ownership import ZERO_OF_STATE
 
 if TYPE_CHECKING:
@@ -63,8 +65,8 @@ def training_ledger(  # noqa: PLR0917 - the columns of what is kept
     """The ledger of every row.
 
     budget_bytes: in place of activations, gathered modules, transients and workspace, where it is given.
-    modules_ahead: gathered while another is in use (prefetch).   Source: chapter "Training systems", sections 10.2.1 to
-    10.2.4.   moved: what is offloaded; None for nothing.
+    modules_ahead: 1 where the next is gathered while another is in use (prefetch), else 0.   Source: chapter "Training
+    systems", sections 10.2.1 to 10.2.4.   moved: what is offloaded; None for nothing.
     """
     entries = {name: of_layers(lines, getattr(state, name)) for name in ("parameters", "gradients", "optimizer_state")}
     activations = _activations(lines, kept)
@@ -77,8 +79,7 @@ def training_ledger(  # noqa: PLR0917 - the columns of what is kept
     computed = resident + activations + gathered + transient + workspace[:, None]
     judged = computed if budget_bytes is None else resident + budget_bytes
     judged = where(lines.ranks > 0, judged, np.full(1, -1))
-    worst = np.argmax(values(judged), axis=1)
-    rows = np.arange(len(worst))
+    worst = largest(judged)
     parts = {
         **entries,
         "activations": activations,
@@ -88,8 +89,8 @@ def training_ledger(  # noqa: PLR0917 - the columns of what is kept
         "computed": computed,
         "total": judged,
     }
-    found = {name: named(column[rows, worst], f"{name}_bytes") for name, column in parts.items()}
-    return TrainingLedger(stage=lines.number[rows, worst], workspace=workspace, **found)
+    found = {name: named(of_entry(column, worst), f"{name}_bytes") for name, column in parts.items()}
+    return TrainingLedger(stage=of_entry(lines.number, worst), workspace=workspace, **found)
 
 
 def of_layers(lines: Pipelines, columns: Any) -> Any:
@@ -102,8 +103,8 @@ def of_layers(lines: Pipelines, columns: Any) -> Any:
 
 def _activations(lines: Pipelines, kept: ActivationColumns) -> Any:
     """[rows, entries]: of all micro-batches that a rank has in flight; whole bytes."""
-    layers: Any = np.zeros(lines.layers.shape[:2], dtype=np.int64)
-    for kind in range(kept.saved.shape[1]):
+    layers: Any = kept.saved[:, 0, None] * lines.layers[:, :, 0]
+    for kind in range(1, kept.saved.shape[1]):
         layers = layers + kept.saved[:, kind, None] * lines.layers[:, :, kind]
     first = kept.embedding[:, None] * lines.layers[:, :, -2]
     flight = (layers + first) * lines.sets
@@ -118,23 +119,32 @@ def _whole(value: Any) -> Any:
 def _gathered(layouts: Layouts, lines: Pipelines, state: StateColumns, ahead: int) -> Any:
     """[rows, entries]: the largest modules that are whole at once, and the largest whole gradients on their way.
 
-    Under zero 3 the one in use, and the next `ahead`; under zero 2 and 3 a module's gradient and the one being reduced.
+    Under zero 3 the one in use, the next `ahead` and, as it computes nothing, the embedding between them; under zero 2
+    and 3 a module's gradient and the one being reduced.
     """
-    zero = layouts.degree("zero")[:, None]
-    modules, gradients = (_largest(lines, column, 1 + ahead) for column in (state.gathered, state.gradient_buffer))
+    zero, alone = layouts.degree("zero")[:, None], (layouts.degree("pp") == 1)[:, None]
+    layer, first, last = _largest(lines, state.gathered)
+    if ahead:
+        # of a single rank the last end never stands beside the first: a backward follows its forward
+        modules = where(alone, maximum(layer * 2 + first, layer + last), maximum(layer * 2, layer + last) + first)
+    else:
+        modules = maximum(layer, maximum(first, last))
+    layer, first, last = _largest(lines, state.gradient_buffer)
+    gradients = layer * ahead + maximum(layer, maximum(first, last))
     none = np.zeros(1, dtype=np.int64)
     return where(zero == _PARAMETERS, modules, none) + where(zero >= _GRADIENTS, gradients, none)
 
 
-def _largest(lines: Pipelines, columns: Any, count: int) -> Any:
-    """[rows, entries]: bytes of the largest run of `count` modules: layers of the largest kind, and an end at most."""
-    layer: Any = np.zeros(lines.layers.shape[:2], dtype=np.int64)
-    for kind in range(lines.layers.shape[2] - 2):
-        layer = maximum(layer, where(lines.layers[:, :, kind] > 0, columns[:, kind, None], np.zeros(1, dtype=np.int64)))
-    end: Any = np.zeros_like(layer)
-    for place in (-2, -1):
-        end = maximum(end, where(lines.layers[:, :, place] > 0, columns[:, place, None], np.zeros(1, dtype=np.int64)))
-    return layer * (count - 1) + maximum(layer, end)
+def _largest(lines: Pipelines, columns: Any) -> tuple[Any, Any, Any]:
+    """[rows, entries]: bytes of a layer of the largest kind that is held, of the first end, and of the last."""
+    none = np.zeros(1, dtype=np.int64)
+    held = [
+        where(lines.layers[:, :, place] > 0, columns[:, place, None], none) for place in range(lines.layers.shape[2])
+    ]
+    layer: Any = held[0]
+    for other in held[1:-2]:
+        layer = maximum(layer, other)
+    return layer, held[-2], held[-1]
 
 
 def _transient(lines: Pipelines, kept: ActivationColumns) -> Any:

@@ -26,7 +26,6 @@ from meshwright.cost.offload import (
 from meshwright.cost.roofline import read_s
 from meshwright.cost.training_memory import of_layers
 from meshwright.cost.training_state import state_columns
-from meshwright.layout.layouts import Layouts
 from meshwright.model.formats import FP32, PLAIN
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from meshwright.cost.training_activations import ActivationColumns
     from meshwright.cost.training_state import StateColumns
     from meshwright.job.recipe import Recipe
+    from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
 
 NONE: Final = "none"
@@ -129,9 +129,8 @@ class Moved:
 
 def has_part(layouts: Layouts, part: str) -> Bools:
     """[rows]: whether a row offloads a part."""
-    column = layouts.columns["offload"]
-    names = [name for name in OFFLOADS if part in name.split("+")]
-    return np.logical_or.reduce([np.equal(column, name).astype(np.bool_) for name in names])
+    found = layouts.values_of("offload")
+    return np.array([part in name.split("+") for name in found.values], dtype=np.bool_)[found.numbers]
 
 
 def gradient_cast(recipe: Recipe, path: HostPath) -> GradientCast:
@@ -164,7 +163,7 @@ def moved_columns(  # noqa: PLR0917 - the nouns, and the columns of what is kept
     largest modules stay that are in use and on their way. Of activations two layers of one micro-batch stay, and the
     loss's. Source: chapter "Training systems", section 10.2.3; Ren et al., "ZeRO-Offload" (arXiv 2101.06840).
     """
-    if cast is None or not np.not_equal(layouts.columns["offload"], NONE).any():
+    if cast is None or has_part(layouts, NONE).all():
         return None
     optimizer, parameters, activations = (has_part(layouts, part)[:, None] for part in _PARTS)
     none = np.zeros(1, dtype=np.int64)
@@ -216,7 +215,7 @@ def _up(value: Any) -> Any:
 def _owned(layouts: Layouts) -> Layouts:
     """As if all state were cut: what a device updates under any zero stage that cuts optimizer state."""
     zero: Any = where(layouts.degree("zero") > 0, np.full(1, 3), np.zeros(1, dtype=np.int64))
-    return Layouts(columns={**layouts.columns, "zero": zero})
+    return layouts.changed({"zero": zero})
 
 
 def _largest(lines: Pipelines, columns: Any) -> Any:

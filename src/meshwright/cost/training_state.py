@@ -7,6 +7,7 @@ a number of ranks here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from meshwright.base.numbers import divide_up, maximum, where
 from meshwright.base.traced import named
 from meshwright.cost.kept import Kept, check_targets, gathered, gradient_buffers, kept, operand_copies
+from meshwright.cost.pipelines import along_rows
 from meshwright.cost.stages import by_stages, stage_kinds
 from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import ZERO_OF_STATE, cutting_fields, fullest_sizes, state_ways
@@ -81,10 +83,9 @@ def state_columns(model: Model, layouts: Layouts, recipe: Recipe, *, shards: Sha
     Source: Rajbhandari et al., "ZeRO" (arXiv 1910.02054), section 5, for dp_shard; replicas over dp_replicate repeat it
     (HSDP).
     """
-    check_targets(model, recipe)
-    items = _items([_module(tensors, recipe) for tensors in _tensors(model)])
+    items = _items(model, recipe)
     few, place = distinct(layouts, sorted({field for fields in items for field in fields}))
-    table = np.take(_table(items, few, len(model.kinds) + 3, shards), place, axis=0)
+    table = along_rows(_table(items, few, len(model.kinds) + 3, shards), place)
     if model.tied:
         last, shared = table[:, :, -2], table[:, :, -1]
         table[:, :, -2] = last + where((layouts.degree("pp") > 1)[:, None], shared, np.zeros(1, dtype=np.int64))
@@ -122,10 +123,12 @@ def _module(tensors: tuple[Tensor, ...], recipe: Recipe) -> _Module:
     return (*by_state, *in_use)
 
 
-def _items(modules: Sequence[_Module]) -> _Items:
+@cache
+def _items(model: Model, recipe: Recipe) -> _Items:
     """Every tensor with the number of its column and of its module, by the fields that cut it."""
+    check_targets(model, recipe)
     found: _Items = {}
-    for number, module in enumerate(modules):
+    for number, module in enumerate(_module(tensors, recipe) for tensors in _tensors(model)):
         for column, items in enumerate(module):
             for item in items:
                 found.setdefault(cutting_fields(item.tensor), []).append((column, number, item))
@@ -149,6 +152,7 @@ def _table(items: _Items, layouts: Layouts, modules: int, shards: Shards) -> Any
 def _group(items: Sequence[tuple[int, int, Kept]], layouts: Layouts, modules: int, shards: Shards) -> Any:
     """[rows, columns, modules] of some tensors."""
     sizes: dict[tuple[tuple[Dim, ...], State], tuple[Ints | int, ...]] = {}
+    ways: dict[tuple[tuple[Dim, ...], State], Ints] = {}
     found: list[list[Any]] = [[np.zeros(len(layouts), dtype=np.int64)] * modules for _ in _COLUMNS]
     for column, module, item in items:
         state: State = item.state if shards == "strict" else "gathered"
@@ -157,7 +161,10 @@ def _group(items: Sequence[tuple[int, int, Kept]], layouts: Layouts, modules: in
             sizes[key] = fullest_sizes(item.tensor, layouts, state)
         piece: Any = item.piece_bytes(sizes[key])
         if shards == "even":
-            piece = divide_up(piece, state_ways(item.tensor, layouts, item.state))
+            cut = (item.tensor.dims, item.state)
+            if cut not in ways:
+                ways[cut] = state_ways(item.tensor, layouts, item.state)
+            piece = divide_up(piece, ways[cut])
         piece = named(piece, f"{item.tensor.name}.{item.name}_bytes")
         so_far = found[column][module]
         found[column][module] = maximum(so_far, piece) if column == _LARGEST else so_far + piece

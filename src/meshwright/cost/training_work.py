@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from meshwright.base.traced import named
+from meshwright.cost.pipelines import along_rows
 from meshwright.cost.roofline import compute_s, matmul_flops, roofline_s
 from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import fullest_sizes, local_elements, product
@@ -53,7 +54,7 @@ class TrainingWork:
 
     def take(self, rows: Any) -> TrainingWork:
         """The chosen rows."""
-        return TrainingWork(**{name: getattr(self, name)[rows] for name in self.__slots__})
+        return TrainingWork(**{name: along_rows(getattr(self, name), rows) for name in self.__slots__})
 
 
 def training_work(  # noqa: PLR0917 - the nouns, and the rate

@@ -12,6 +12,9 @@ N = TypeVar("N", bound=Number)
 MESH_AXES: Final = ("replicas", "dp_replicate", "dp_shard", "pp", "cp", "tp")
 """Axes that multiply ranks, outermost first: neighbours along `tp` are neighbours in rank."""
 
+PIPELINE_OUTSIDE: Final = ("replicas", "pp", "dp_replicate", "dp_shard", "cp", "tp")
+"""The same axes as trainers order them: copies are neighbours, and stages are what lies farthest apart."""
+
 EXPERT_AXES: Final = ("ep", "etp")
 """Axes of the second view: they lay the experts over the ranks of one stage and multiply nothing."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from meshwright.base.traced import values
+from meshwright.layout.axes import MESH_AXES
 from meshwright.layout.layout import Layout
 
 if TYPE_CHECKING:
@@ -22,14 +23,32 @@ _LONGER: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Numbered:
+    """A column as numbers: `values[numbers[row]]` is what the row holds. Some of the values may occur in no row."""
+
+    numbers: Ints
+    values: tuple[Any, ...]
+
+    def take(self, rows: Any) -> Numbered:
+        """The chosen rows."""
+        return Numbered(numbers=self.numbers[rows], values=self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layouts:
-    """Columns of equal length, in the order of the fields of `Layout`; degrees are int64."""
+    """Columns of equal length, in the order of the fields of `Layout`; degrees are int64.
+
+    order: of the axes that multiply ranks, outermost first, for all rows.
+    numbered: of those columns that whoever built a long table numbered already, so that nobody compares words again.
+    """
 
     columns: Mapping[str, NDArray[Any]]
+    order: tuple[str, ...] = MESH_AXES
+    numbered: Mapping[str, Numbered] = field(default_factory=dict[str, Numbered])
 
     def __len__(self) -> int:
         """Number of rows."""
-        return len(self.columns["tp"])
+        return len(next(iter(self.columns.values())))
 
     def degree(self, axis: str) -> Ints:
         """The column of an axis or of another whole-number field."""
@@ -37,11 +56,23 @@ class Layouts:
 
     def take(self, rows: Any) -> Layouts:
         """The chosen rows (a mask, or indices), in that order."""
-        return Layouts(columns={name: column[rows] for name, column in self.columns.items()})
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        known = {name: column.take(rows) for name, column in self.numbered.items()}
+        return Layouts(columns=columns, order=self.order, numbered=known)
+
+    def changed(self, columns: Mapping[str, NDArray[Any]]) -> Layouts:
+        """The table with these columns in place of its own; all of them are as long as these."""
+        return Layouts(columns={**self.columns, **columns}, order=self.order)
+
+    def values_of(self, name: str) -> Numbered:
+        """A column by the distinct values that it holds."""
+        known = self.numbered.get(name)
+        return numbered(values(self.columns[name])) if known is None else known
 
     def plain(self) -> Layouts:
         """The same table without traces, for what only decides."""
-        return Layouts(columns={name: values(column) for name, column in self.columns.items()})
+        plain = {name: values(column) for name, column in self.columns.items()}
+        return Layouts(columns=plain, order=self.order, numbered=self.numbered)
 
     def rows(self) -> tuple[Layout, ...]:
         """Every row as a `Layout`, in order."""
@@ -64,7 +95,7 @@ def columns(degrees: Mapping[str, Ints]) -> Layouts:
     """A table from some columns; every other field holds its default."""
     count = len(next(iter(degrees.values())))
     plain = table([Layout()]).take(np.zeros(count, dtype=np.int64))
-    return Layouts(columns={**plain.columns, **degrees})
+    return plain.changed(degrees)
 
 
 def distinct(layouts: Layouts, fields: Sequence[str]) -> tuple[Layouts, Ints]:
@@ -76,27 +107,39 @@ def distinct(layouts: Layouts, fields: Sequence[str]) -> tuple[Layouts, Ints]:
     keys: Ints = np.zeros(len(layouts), dtype=np.int64)
     count = 1
     for name in fields:
-        own, ways = _numbered(layouts.columns[name])
-        keys, count = _numbered(keys * ways + own)
+        known = layouts.numbered.get(name)
+        own, ways = _places(values(layouts.columns[name])) if known is None else (known.numbers, len(known.values))
+        if count * ways > _LONGER * len(layouts):
+            keys, count = _places(keys)
+        keys, count = (keys * ways + own, count * ways) if ways > 1 else (keys, count)
+    keys, count = _places(keys)
     first = np.zeros(count, dtype=np.int64)
     first[keys[::-1]] = np.arange(len(layouts))[::-1]
     return layouts.take(first), keys
 
 
-def _numbered(column: NDArray[Any]) -> tuple[Ints, int]:
+def numbered(column: NDArray[Any]) -> Numbered:
+    """A column of plain values by those that occur."""
+    places, count = _places(column)
+    first = np.zeros(count, dtype=np.int64)
+    first[places[::-1]] = np.arange(len(column))[::-1]
+    return Numbered(numbers=places, values=tuple(column[first].tolist()))
+
+
+def _places(column: NDArray[Any]) -> tuple[Ints, int]:
     """Each row's value as a number below the count of those that occur, and that count."""
-    plain = values(column)
-    if plain.dtype == np.object_:
+    if column.dtype == np.object_:
         known: dict[Any, int] = {}
-        return np.array([known.setdefault(item, len(known)) for item in plain.tolist()], dtype=np.int64), len(known)
-    whole = plain.astype(np.int64)
+        return np.array([known.setdefault(item, len(known)) for item in column.tolist()], dtype=np.int64), len(known)
+    whole = column.astype(np.int64, copy=False)
     most = int(whole.max(initial=0))
     if most > _LONGER * len(whole):
         found, places = np.unique(whole, return_inverse=True)
         return places, len(found)
     seen = np.zeros(most + 1, dtype=np.int64)
     seen[whole] = 1
-    return (np.cumsum(seen) - 1)[whole], int(seen.sum())
+    count = int(seen.sum())
+    return (whole if count == len(seen) else (np.cumsum(seen) - 1)[whole]), count
 
 
 def _column(values: list[Any]) -> NDArray[Any]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.base.numbers import divide_up, where
-from meshwright.layout.axes import MESH_AXES
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Bools, Ints
@@ -20,7 +19,10 @@ if TYPE_CHECKING:
 
 def instance_size(layouts: Layouts) -> Ints:
     """Ranks of one replica."""
-    return axis_stride(layouts, "replicas")
+    size = np.ones(len(layouts), dtype=np.int64)
+    for axis in layouts.order:
+        size = size * (1 if axis == "replicas" else layouts.degree(axis))
+    return size
 
 
 def instances(size: Ints, nodes: int, devices_per_node: int) -> Ints:
@@ -33,7 +35,7 @@ def instances(size: Ints, nodes: int, devices_per_node: int) -> Ints:
 def axis_stride(layouts: Layouts, axis: str) -> Ints:
     """Distance in rank between neighbours along an axis of the mesh: the product of the axes inside it."""
     stride = np.ones(len(layouts), dtype=np.int64)
-    for inner in MESH_AXES[MESH_AXES.index(axis) + 1 :]:
+    for inner in layouts.order[layouts.order.index(axis) + 1 :]:
         stride = stride * layouts.degree(inner)
     return stride
 
@@ -85,7 +87,7 @@ def boundaries_outside(layouts: Layouts, devices_per_node: int) -> Ints:
     outside = np.zeros(len(layouts), dtype=np.int64)
     spread = np.flatnonzero((layouts.degree("pp") > 1) & (instance_size(layouts) > devices_per_node))
     stages, stride = layouts.degree("pp")[spread], axis_stride(layouts, "pp")[spread]
-    copies = (layouts.degree("dp_replicate") * layouts.degree("dp_shard"))[spread]
+    copies = instance_size(layouts)[spread] // (stride * stages)  # blocks of a whole pipeline
     for boundary in range(1, min(int(stages.max(initial=1)), devices_per_node + 1)):
         crosses = np.zeros(len(spread), dtype=np.bool_)
         for copy in range(min(int(copies.max()), devices_per_node)):

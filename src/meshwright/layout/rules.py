@@ -83,7 +83,7 @@ def _nearest(model: Model, row: Layouts, rule: Rule, most: int) -> str | None:
     tried = tried[tried <= max(most, 1)]
     tried = tried[np.argsort(np.abs(tried - value), kind="stable")]
     rows = row.take(np.zeros(len(tried), dtype=np.int64))
-    probes = [Layouts(columns={**rows.columns, **change}) for change in _changes(model, rows, rule.axis, tried)]
+    probes = [rows.changed(change) for change in _changes(model, rows, rule.axis, tried)]
     for keeps in (keeps_all, rule.keeps):
         good = np.stack([keeps(model, probe) for probe in probes])
         if good.any():

@@ -186,7 +186,7 @@ def space(model: Model, system: System, options: ServeOptions) -> Space:
     room = instances(instance_size(layouts), nodes, system.devices_per_node)
     broken = tuple(_with_devices(model, system, layouts, room, options))
     replicas = named(maximum(minimum(options.layout.get("replicas", room), room), 1), "replicas")
-    layouts = Layouts(columns={**layouts.columns, "replicas": replicas})
+    layouts = layouts.changed({"replicas": replicas})
     devices = nodes * system.devices_per_node
     return Space(
         layouts=layouts,

@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.errors import JobError, LayoutError, suggest
-from meshwright.base.traced import values
 from meshwright.base.units import show_bytes
 from meshwright.cost.training_offload import NONE, OFFLOADS, HostPath, gradient_cast
-from meshwright.layout.layouts import Layouts
 from meshwright.system.system import Host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from meshwright.base.numbers import Bools, Ints
     from meshwright.base.result import Candidate
     from meshwright.job.train import TrainJob
     from meshwright.scenarios._training_options import TrainOptions
-    from meshwright.scenarios._training_table import TrainingTable
     from meshwright.system.system import System
 
 UNKNOWN_ROOM: Final = (
@@ -76,28 +73,9 @@ def check_offload(system: System, fixed: Mapping[str, Any]) -> None:
         raise JobError(24, cause, "give both, as in --host-link 32GB/s --host-bandwidth 307.2GB/s")
 
 
-def offloaded(system: System, fixed: Mapping[str, Any], table: TrainingTable, capacity: int) -> Iterator[Layouts]:
-    """Rows that do not fit, once for each offload that may make them fit.
-
-    A row that fits is not offloaded: it would be no sooner, and ties go to no offload. Neither is one that is too large
-    without all that an offload takes from its fullest rank.
-    """
-    if "offload" in fixed or host_path(system) is None:
-        return
-    ledger = table.ledger
-    out = np.flatnonzero(~table.fits & (table.count > 0))
-    budgeted = values(ledger.total) != values(ledger.computed)
-    gone = {
-        "activations": np.where(budgeted, 0, values(ledger.activations)),
-        "optimizer": values(ledger.optimizer_state),
-        "parameters": values(ledger.parameters),
-    }
-    for name in OFFLOADS[1:]:
-        least = values(ledger.total) - sum(gone[part] for part in name.split("+"))
-        rows = out[least[out] <= capacity]
-        if len(rows):
-            layouts = table.layouts.take(rows)
-            yield Layouts(columns={**layouts.columns, "offload": np.full(len(rows), name, dtype=object)})
+def offloads(system: System, fixed: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the search tries of layouts that do not fit; nothing where an offload is fixed, or rates are not known."""
+    return () if "offload" in fixed or host_path(system) is None else OFFLOADS[1:]
 
 
 def host_notes(system: System, candidates: tuple[Candidate, ...]) -> tuple[str, ...]:

@@ -39,9 +39,9 @@ class TrainOptions:
     whole run, drawn; 0 runs for none.
     spike_interval: between loss spikes, each of which goes back to the last save.   kernel: of attention.   loss:
     whether logits are stored.   shards: how zero cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of
-    every tensor in chunks rounded up (FSDP2).   price: of a device for an hour, in
-    place of the system's.   host_memory, host_bandwidth: of a box, and host_link: of a device to it, in place of the
-    system's.   objective: what ranks.   keep: candidates shown.   layout: fixed fields, the rest is searched.
+    every tensor in chunks rounded up (FSDP2).   price: of a device for an hour; host_memory, host_bandwidth: of a box;
+    host_link: of a device to it; all in place of the system's.   objective: what ranks.   keep: candidates shown.
+    finalists: of these, the first that are simulated.   layout: fixed fields, the rest is searched.
     """
 
     objective: TrainObjective = "date"
@@ -77,6 +77,7 @@ class TrainOptions:
     seed: int = 0
     basis: Literal["datasheet"] = "datasheet"
     keep: int = 20
+    finalists: int = 3
     layout: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -138,6 +139,7 @@ def checked_options(options: TrainOptions) -> TrainOptions:
             "give it above zero, as in --storage-write 7GB/s or --host-link 32GB/s, or leave it out",
         ),
         (not 1 <= options.keep <= _MOST_KEPT, f"--keep {options.keep}", "give 1 to 10000"),
+        (not 0 <= options.finalists <= _MOST_KEPT, f"--finalists {options.finalists}", "give 0 to 10000"),
     )
     for wrong, cause, fix in pairs:
         if wrong:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.result import Candidate, Excluded
@@ -10,16 +11,12 @@ from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.model_flops import model_flops
 from meshwright.job.train import step_progress, step_tokens
 from meshwright.layout.layout import fields_of
-from meshwright.layout.rules import first_broken
 from meshwright.scenarios._training_host import host_capacity_bytes, host_full
+from meshwright.scenarios._training_refusals import refusal
 from meshwright.scenarios._training_table import capacity_bytes
-from meshwright.workload.slots import Shape, read_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.job.train import TrainJob
-    from meshwright.layout.layout import Layout
     from meshwright.model.model import Model
     from meshwright.scenarios._training_options import TrainOptions
     from meshwright.scenarios._training_table import TrainingTable
@@ -42,12 +39,12 @@ def _candidate(  # noqa: PLR0917 - the nouns, and which
     layout = table.layouts.row(row)
     memory = _memory(system, options, table, row)
     measures = _measures(model, system, job, options, table, row)
-    refused = _refused(model, system, job, layout, table, row)
+    refused = refusal(model, system, job, table.layouts, row)
     late = not bool(table.on_time[row])
     fits = refused is None and bool(table.fits[row])
-    excluded = refused or (None if fits else _too_large(system, memory))
+    excluded = refused or (None if fits else _left_out(system, memory))
     if excluded is None and late:
-        excluded = _late(job, measures)
+        excluded = _late(job, measures["finish_s"])
     return Candidate(
         id=layout.id,
         layout=fields_of(layout),
@@ -119,43 +116,27 @@ def _measures(  # noqa: PLR0917 - the nouns, and which
     }
 
 
-def _refused(  # noqa: PLR0917 - the nouns, and which
-    model: Model, system: System, job: TrainJob, layout: Layout, table: TrainingTable, row: int
-) -> Excluded | None:
-    """The rule that a layout breaks, which only one that the user fixed can."""
-    broken = first_broken(model, table.layouts.take([row]), system.devices)[0]
-    if broken is not None:
-        return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit="rule")
-    copies = layout.dp_shard * layout.dp_replicate
-    if not table.count[row]:
-        sizes = [size for size in range(1, job.global_batch + 1) if job.global_batch % (copies * size) == 0]
-        near = min(sizes, key=lambda size: abs(size - layout.micro_batch), default=None)
-        reason = f"{job.global_batch} sequences are no whole number of micro-batches of {layout.micro_batch}"
-        nearest = None if near is None else f"micro_batch={near}"
-        return Excluded(code="LAY033", reason=f"{reason} on {copies} copies", nearest=nearest, limit="rule")
-    if layout.pp > 1:
-        name = layout.schedule or "one_f_one_b"
-        shape = Shape(stages=layout.pp, micro_batches=int(table.count[row]), virtual_stages=layout.virtual_stages)
-        refusal = read_schedule(name).refusal(shape)
-        if refusal is not None:
-            near = None if refusal.nearest is None else f"num_micro_batches={refusal.nearest}"
-            return Excluded(code=refusal.code, reason=f"{name}: {refusal.reason}", nearest=near, limit="schedule")
-    return None
+def _left_out(system: System, memory: dict[str, Any]) -> Excluded:
+    """Of a layout that does not fit: its bytes on a device, or those on its host."""
+    if memory["per_rank_bytes"] > memory["capacity_bytes"]:
+        return _too_large(memory["per_rank_bytes"], memory["capacity_bytes"])
+    return Excluded(code="LAY034", reason=host_full(system, memory["host_bytes"]), nearest=None, limit="host_memory")
 
 
-def _too_large(system: System, memory: Mapping[str, Any]) -> Excluded:
-    over = memory["per_rank_bytes"] - memory["capacity_bytes"]
-    if over <= 0:
-        return Excluded(
-            code="LAY034", reason=host_full(system, memory["host_bytes"]), nearest=None, limit="host_memory"
-        )
-    reason = (
-        f"needs {show_bytes(memory['per_rank_bytes'])} a device, "
-        f"{show_bytes(over)} more than its {show_bytes(memory['capacity_bytes'])}"
-    )
+def _too_large(needed_bytes: int, capacity_bytes: int) -> Excluded:
+    over = show_bytes(needed_bytes - capacity_bytes)
+    reason = f"needs {show_bytes(needed_bytes)} a device, {over} more than its {show_bytes(capacity_bytes)}"
     return Excluded(code="LAY020", reason=reason, nearest=None, limit="capacity")
 
 
-def _late(job: TrainJob, measures: Mapping[str, Any]) -> Excluded:
-    reason = f"ends after {show_seconds(measures['finish_s'])}, the deadline is {show_seconds(job.deadline or 0.0)}"
+def judged(job: TrainJob, item: Candidate, needed_bytes: int, finish_s: float) -> Candidate:
+    """A candidate that is known to fit or not, with why it is out: its bytes, or that it ends after `finish_s`."""
+    if not item.fits:
+        return replace(item, excluded=_too_large(needed_bytes, item.memory["capacity_bytes"]))
+    late = job.deadline is not None and finish_s > job.deadline
+    return replace(item, excluded=_late(job, finish_s) if late else None)
+
+
+def _late(job: TrainJob, finish_s: float) -> Excluded:
+    reason = f"ends after {show_seconds(finish_s)}, the deadline is {show_seconds(job.deadline or 0.0)}"
     return Excluded(code="LAY031", reason=reason, nearest=None, limit="deadline")

@@ -1,7 +1,9 @@
 """A space of layouts goes in, table after table; the best of them come out, with what was seen of all.
 
-A search that is interrupted keeps what it found. Rows are ranked by grade (on time, late, too large), then by the
-objective, then without offload before with, without recompute before with, then by id.
+Layouts that differ in nothing but their schedule are judged together first: where not even their bound is among the
+best that are known, none of them is evaluated. Rows are ranked by grade (on time, late, too large), then by the
+objective, then without offload before with, without recompute before with, then by id. An interrupted search keeps
+what it found.
 """
 
 from __future__ import annotations
@@ -12,35 +14,76 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from meshwright.base.numbers import is_nan
 from meshwright.base.traced import values
-from meshwright.layout.layouts import Layouts
-from meshwright.layout.rules import keeps_all
-from meshwright.scenarios._training_host import offloaded
-from meshwright.scenarios._training_space import chunks
-from meshwright.scenarios._training_table import TrainingTable, capacity_bytes, training_table
-from meshwright.search.rank import TIE, order
+from meshwright.cost.training_offload import NONE
+from meshwright.scenarios._training_bounds import ROUNDING, Goals, least_goals
+from meshwright.scenarios._training_host import offloads
+from meshwright.scenarios._training_refusals import refused
+from meshwright.scenarios._training_space import (
+    Groups,
+    chunks,
+    firsts,
+    group_tables,
+    layouts_of,
+    offloading,
+    sizes,
+    training_space,
+)
+from meshwright.scenarios._training_table import TrainingTable, training_table
+from meshwright.search.rank import order
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Bools, Floats, Ints
     from meshwright.job.train import TrainJob
+    from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
     from meshwright.scenarios._training_options import TrainOptions
     from meshwright.scenarios._training_space import Space
     from meshwright.system.system import System
 
 Progress = Callable[[int, int], None]
-ON_TIME, LATE, TOO_LARGE = range(3)
-NO_OFFLOAD: Final = "none"
+ON_TIME, LATE, TOO_LARGE, REFUSED = range(4)
+_EARLY: Final = 64
+"""Groups of each table that are evaluated at once: good ones, known early, spare the others."""
+_AT_ONCE: Final = 4_096
+_SLACK: Final = 8
+"""How many times as many rows as are asked for are held before they are ranked."""
+_NOTHING: Final = Goals(too_large=np.ones(1, dtype=np.bool_), goal=np.full(1, np.inf))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Of all layouts looked at. complete: False where the search was interrupted."""
+    """Of all layouts. evaluated: those that a bound did not rule out; fitting, on_time: of these.
+
+    complete: False where the search was interrupted.
+    """
 
     looked_at: int
+    evaluated: int
     fitting: int
     on_time: int
     complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Best:
+    """The best so far, in no order, with what ranks them; None before the first."""
+
+    layouts: Layouts | None
+    grade: Ints
+    goals: Goals
+
+    def bound(self, count: int) -> Goals:
+        """What a row must be within to be among the first `count`."""
+        if len(self.goals) < count:
+            return _NOTHING
+        place = np.lexsort([self.goals.goal, self.goals.too_large])[count - 1]
+        return self.goals.take([place])
+
+
+_NONE: Final = _Best(layouts=None, grade=np.zeros(0, dtype=np.int64), goals=_NOTHING.take(slice(0, 0)))
+_UNSEEN: Final = Seen(looked_at=0, evaluated=0, fitting=0, on_time=0, complete=True)
 
 
 def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
@@ -51,86 +94,167 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
     space: Space,
     progress: Progress | None = None,
 ) -> tuple[TrainingTable, Seen]:
-    """The best `options.keep` layouts, best first, and what was seen. The same for any length of the tables."""
-    best: Layouts | None = None
-    seen = Seen(looked_at=0, fitting=0, on_time=0, complete=True)
-    done = 0
+    """The best `options.keep` layouts, best first, and what was seen. The same for any length of the tables.
+
+    progress: told how many layouts are judged, of how many; may raise KeyboardInterrupt. Layouts that do not fit are
+    tried with every offload, unless one is fixed. Where no layout keeps every rule beside the fixed fields, those that
+    break one are listed, to be judged.
+    """
+    best, seen = _NONE, _UNSEEN
+    spaces = (space, *(offloading(space, name) for name in offloads(system, options.layout)))
+    total = sum(item.size for item in spaces)
+    for item in spaces:
+        if seen.complete:
+            best, seen = _searched(model, system, job, options, item, (best, seen), (progress, total))
+    if seen.complete and not seen.evaluated:
+        asked = training_space(model, system, job, options.layout, "asked")
+        best, seen = _searched(model, system, job, options, asked, (_NONE, _UNSEEN), (progress, asked.size))
+    if best.layouts is None:
+        return training_table(model, system, job, options, space.meshes.take([])), seen
+    ranked = best.layouts.take(_ranked(best, options.keep))
+    return training_table(model, system, job, options, ranked), seen
+
+
+def _searched(  # noqa: PLR0917 - as above
+    model: Model,
+    system: System,
+    job: TrainJob,
+    options: TrainOptions,
+    space: Space,
+    before: tuple[_Best, Seen],
+    told: tuple[Progress | None, int],
+) -> tuple[_Best, Seen]:
+    """The best and what was seen, with one more space. told: who is told of how many layouts in all."""
+    (best, seen), (progress, total) = before, told
+    broken = np.zeros(0, dtype=np.bool_)
     try:
-        for table, fresh in _tables(model, system, job, options, space):
-            layouts = table.layouts
-            kept = keeps_all(model, layouts)
-            own = layouts.take(_first(table, kept, options.keep))
-            best = own if best is None else _joined(best, own)
-            if len(best) > options.keep * 8:
-                best = _ranked(model, system, job, options, best)
-            seen = replace(
-                seen,
-                looked_at=seen.looked_at + int(kept.sum()),
-                fitting=seen.fitting + int((table.fits & kept).sum()),
-                on_time=seen.on_time + int((table.fits & table.on_time & kept).sum()),
-            )
-            done += len(layouts) if fresh else 0
+        bound = lambda: best.bound(options.keep)  # noqa: E731 - of the best by then
+        for given, ruled_out in _promising(model, system, job, options, space, bound):
+            layouts = None if given is None else _in_need(model, system, job, options, given)
+            spared = 0 if given is None or layouts is None else len(given) - len(layouts)
+            seen = replace(seen, looked_at=seen.looked_at + ruled_out + spared)
+            if layouts is not None and len(layouts):
+                table = training_table(model, system, job, options, layouts)
+                broken = (
+                    refused(model, job, layouts) if space.scope == "asked" else np.zeros(len(table), dtype=np.bool_)
+                )
+                best, seen = _with(best, table, broken, options.keep), _counted(seen, table, broken)
             if progress is not None:
-                progress(done, space.size)
+                progress(seen.looked_at, total)
+            if len(broken) and broken.all():
+                break  # what contradicts itself does so in every table
     except KeyboardInterrupt:
         seen = replace(seen, complete=False)
-    if best is None:
-        best = space.meshes.take(np.zeros(0, dtype=np.int64))
-    else:
-        best = _ranked(model, system, job, options, best)
-    return training_table(model, system, job, options, best), seen
+    return best, seen
 
 
-def _tables(
-    model: Model, system: System, job: TrainJob, options: TrainOptions, space: Space
-) -> Iterator[tuple[TrainingTable, bool]]:
-    """The space table after table (and True), each followed by its rows that do not fit, offloaded (and False)."""
-    for layouts in chunks(space, model, job):
-        table = training_table(model, system, job, options, layouts)
-        yield table, True
-        for more in offloaded(system, space.fixed, table, capacity_bytes(system, options)):
-            yield training_table(model, system, job, options, more), False
+def _promising(  # noqa: PLR0917 - as above
+    model: Model, system: System, job: TrainJob, options: TrainOptions, space: Space, bound: Callable[[], Goals]
+) -> Iterator[tuple[Layouts | None, int]]:
+    """Tables to evaluate, and how many layouts a bound ruled out before each of them.
+
+    bound: what layouts must be within by now. First some of each table of groups, then the others, the likeliest first.
+    """
+    if space.scope == "asked":
+        yield from ((layouts, 0) for layouts in chunks(space, model))
+        return
+    left: list[tuple[Groups, Goals]] = []
+    for groups in group_tables(space, model):
+        goals = least_goals(model, system, job, options, firsts(space, groups), space.lines)
+        early = goals.likeliest()[:_EARLY]
+        early = early[goals.take(early).within(bound())]
+        yield from ((layouts, 0) for layouts in layouts_of(space, groups.take(early)))
+        open_ones = goals.within(bound())
+        open_ones[early] = False
+        rest = np.flatnonzero(open_ones)
+        left.append((groups.take(rest), goals.take(rest)))
+        yield None, int(sizes(space, groups).sum() - sizes(space, groups.take(np.union1d(early, rest))).sum())
+    if left:
+        yield from _likeliest_first(space, left, bound)
 
 
-def grades(table: TrainingTable) -> Ints:
-    """On time, late, or too large, by row."""
-    return np.where(~table.fits, TOO_LARGE, np.where(table.on_time, ON_TIME, LATE))
+def _likeliest_first(
+    space: Space, left: list[tuple[Groups, Goals]], bound: Callable[[], Goals]
+) -> Iterator[tuple[Layouts | None, int]]:
+    groups = Groups(**{name: np.concatenate([getattr(one, name) for one, _ in left]) for name in ("mesh", "group")})
+    goals = Goals(**{name: np.concatenate([getattr(one, name) for _, one in left]) for name in ("too_large", "goal")})
+    rank = goals.likeliest()
+    for start in range(0, len(rank), _AT_ONCE):
+        part = rank[start : start + _AT_ONCE]
+        near = part[goals.take(part).within(bound())]
+        yield None, int(sizes(space, groups.take(part)).sum() - sizes(space, groups.take(near)).sum())
+        yield from ((layouts, 0) for layouts in layouts_of(space, groups.take(near)))
 
 
-def goals(table: TrainingTable) -> Floats:
+def _in_need(model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts) -> Layouts:
+    """Of layouts that the search offloads, those that do not fit without.
+
+    The others are no sooner for it, and ties go to no offload.
+    """
+    if "offload" in options.layout or NONE in layouts.columns["offload"][:1]:
+        return layouts
+    none = layouts.changed({"offload": np.full(len(layouts), NONE, dtype=object)})
+    return layouts.take(np.flatnonzero(~training_table(model, system, job, options, none).fits))
+
+
+def _counted(seen: Seen, table: TrainingTable, broken: Bools) -> Seen:
+    fits = table.fits & ~broken
+    return replace(
+        seen,
+        looked_at=seen.looked_at + len(table),
+        evaluated=seen.evaluated + len(table),
+        fitting=seen.fitting + int(fits.sum()),
+        on_time=seen.on_time + int((fits & table.on_time).sum()),
+    )
+
+
+def grades(table: TrainingTable, broken: Bools) -> Ints:
+    """On time, late, too large, or refused (also what has no finish), by row."""
+    fitting = np.where(table.on_time, ON_TIME, LATE)
+    return np.where(broken | is_nan(table.finish_s), REFUSED, np.where(table.fits, fitting, TOO_LARGE))
+
+
+def goals_of(table: TrainingTable) -> Goals:
     """What ranks rows of one grade: the finish, and bytes where a rank does not hold it."""
     finish: Any = values(table.finish_s)
-    return np.where(table.fits, finish, values(table.ledger.total) * 1.0)
+    goal = np.where(table.fits, finish, values(table.ledger.total) * 1.0)
+    return Goals(too_large=~table.fits, goal=np.where(np.isnan(goal), np.inf, goal))
 
 
-def _first(table: TrainingTable, kept: Bools, count: int) -> Ints:
+def _with(best: _Best, table: TrainingTable, broken: Bools, count: int) -> _Best:
+    """The best, with those of a table that may be among the first `count`."""
+    grade, goals = grades(table, broken), goals_of(table)
+    rows = _first(grade, goals.goal, count)
+    layouts, grade, goals = table.layouts.take(rows), grade[rows], goals.take(rows)
+    if best.layouts is not None:
+        names = ("too_large", "goal")
+        goals = Goals(**{name: np.concatenate([getattr(best.goals, name), getattr(goals, name)]) for name in names})
+        held: Mapping[str, Any] = best.layouts.columns
+        layouts = layouts.changed({name: np.concatenate([held[name], layouts.columns[name]]) for name in held})
+        grade = np.concatenate([best.grade, grade])
+    found = _Best(layouts=layouts, grade=grade, goals=goals)
+    if len(grade) <= count * _SLACK:
+        return found
+    first = _ranked(found, count)
+    return _Best(layouts=layouts.take(first), grade=grade[first], goals=goals.take(first))
+
+
+def _first(grade: Ints, goal: Floats, count: int) -> Ints:
     """Rows that may be among the first `count`, in no order: all that do not stand behind the last of these."""
-    rows = np.flatnonzero(kept)
-    if len(rows) <= count:
-        return rows
-    grade, goal = grades(table)[rows], goals(table)[rows]
-    scale = goal.max(initial=1.0) * 2.0
-    score = grade * scale + goal
-    bound = np.partition(score, count - 1)[count - 1]
-    near = rows[score <= bound * (1 + TIE)]
-    return near if len(near) <= count * 64 else near[_by_ties(table, near)[: count * 64]]
+    if len(goal) <= count:
+        return np.arange(len(goal))
+    before = np.cumsum(np.bincount(grade, minlength=REFUSED + 1))
+    pivot = int(np.searchsorted(before, count))
+    own = grade == pivot
+    needed = count - (int(before[pivot - 1]) if pivot else 0)
+    bound = np.partition(goal[own], needed - 1)[needed - 1]
+    return np.flatnonzero((grade < pivot) | (own & (goal <= bound * (1 + ROUNDING))))
 
 
-def _by_ties(table: TrainingTable, rows: Ints) -> Ints:
-    """Order of rows that may all be equal, by what breaks ties and needs no id."""
-    layouts = table.layouts
-    spends = [np.not_equal(layouts.columns[name][rows], "none") for name in ("offload", "recompute")]
-    return np.lexsort([spends[1], spends[0], goals(table)[rows], grades(table)[rows]])
-
-
-def _ranked(model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts) -> Layouts:
-    """The first `options.keep` of a small table, in order."""
-    table = training_table(model, system, job, options, layouts)
+def _ranked(best: _Best, count: int) -> Ints:
+    """Places of the first `count`, in order."""
+    layouts = best.layouts
+    assert layouts is not None
     spends = [np.not_equal(layouts.columns[name], "none") for name in ("offload", "recompute")]
     names = [layout.id for layout in layouts.rows()]
-    return layouts.take(order([grades(table), goals(table), *spends], names)[: options.keep])
-
-
-def _joined(left: Layouts, right: Layouts) -> Layouts:
-    columns: Mapping[str, Any] = left.columns
-    return Layouts(columns={name: np.concatenate([columns[name], right.columns[name]]) for name in columns})
+    return order([best.grade, best.goals.goal, *spends], names)[:count]

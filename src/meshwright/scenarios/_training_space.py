@@ -7,66 +7,76 @@ for many of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from meshwright.base.errors import LayoutError
-from meshwright.cost.training_offload import OFFLOADS
+from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.rules import keeps_all
 from meshwright.model.feed_forwards import Experts
+from meshwright.scenarios._training_choices import CHOICES, Agreed, KindOfMesh, Scope, agreed, choices, lines
 from meshwright.scenarios._training_host import check_offload
 from meshwright.search.candidates import divisors
-from meshwright.workload.slots import SCHEDULES, Shape, read_schedule
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Bools, Ints
+    from meshwright.base.numbers import Ints
+    from meshwright.cost.pipelines import Line
     from meshwright.job.train import TrainJob
     from meshwright.model.model import Model
     from meshwright.system.system import System
 
 MESH: Final = ("tp", "cp", "pp", "dp_shard", "dp_replicate", "ep", "etp")
-CHOICES: Final = ("sp", "zero", "micro_batch", "schedule", "virtual_stages", "recompute", "offload")
-POLICIES: Final = ("none", "attention", "selective", "full", "every_2", "uniform_2", "uniform_4")
 ROWS: Final = 65_536
 _NO_FIELD: Final = frozenset({"attention", "replicas"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Space:
-    """meshes: a table whose rows keep every rule.   choices: columns of the other fields, all combinations.
+    """Meshes with the choices that each takes.
 
-    fixed: what the user fixed.
+    meshes: a table, with the number of each one's kind in `kind`.   choices: a table of the other fields, of which
+    `agreed` says what each kind takes.   lines: schedules with virtual stages that occur.   scope: which layouts.
     """
 
     meshes: Layouts
-    choices: Mapping[str, Any]
-    fixed: Mapping[str, Any]
+    kind: Ints
+    choices: Layouts
+    agreed: Agreed
+    lines: tuple[Line, ...]
+    scope: Scope
 
     @property
     def size(self) -> int:
-        """Combinations, before those that contradict each other are left out."""
-        return len(self.meshes) * len(self.choices["zero"])
+        """Layouts, before those that break a rule are left out."""
+        bounds = self.agreed.groups[self.agreed.kinds]
+        return int(np.diff(bounds)[self.kind].sum())
 
 
-@dataclass(frozen=True, slots=True)
-class _KindOfMesh:
-    """cut: tp above 1.   copies: of attention.   sharded: dp_shard above 1.   whole: experts cover whole tp groups."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Groups:
+    """Layouts that differ in nothing but their line, group by group. mesh: its number.   group: in `Agreed.groups`."""
 
-    cut: bool
-    pp: int
-    copies: int
-    sharded: bool
-    whole: bool
+    mesh: Ints
+    group: Ints
+
+    def __len__(self) -> int:
+        """Number of groups."""
+        return len(self.mesh)
+
+    def take(self, rows: Any) -> Groups:
+        """The chosen groups."""
+        return Groups(mesh=self.mesh[rows], group=self.group[rows])
 
 
-def training_space(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any]) -> Space:
-    """The space under the fixed fields; the search adds offloads to layouts that do not fit without.
+def training_space(
+    model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any], scope: Scope = "launchable"
+) -> Space:
+    """The space under the fixed fields, without offload where none is fixed: see `offloading`.
 
     Raises LAY012 (a field no training layout has), LAY002 (devices), LAY035 and JOB024 (offload).
     """
@@ -75,45 +85,87 @@ def training_space(model: Model, system: System, job: TrainJob, fixed: Mapping[s
         cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan train has one replica, with data-parallel attention"
         raise LayoutError(12, cause, f"leave {foreign[0]} out")
     check_offload(system, fixed)
-    meshes = _meshes(model, system, job, fixed)
-    return Space(meshes=meshes, choices=_choices(model, job, meshes, fixed), fixed=fixed)
+    meshes = _meshes(model, system, job, fixed, scope)
+    line = lines(model.layers, meshes.degree("pp"), fixed, scope)
+    table = _numbered(choices(job, line, fixed), CHOICES)
+    kinds = _kinds_of_mesh(meshes)
+    known = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+    return Space(
+        meshes=_numbered(meshes, MESH),
+        kind=np.array([known[kind] for kind in kinds], dtype=np.int64),
+        choices=table,
+        agreed=agreed(table, [KindOfMesh(*kind) for kind in known], model.layers, job, fixed, scope),
+        lines=line,
+        scope=scope,
+    )
 
 
-def chunks(space: Space, model: Model, job: TrainJob, most: int = ROWS) -> Iterator[Layouts]:
-    """Tables of at most `most` rows, in a fixed order, that together are the space without contradictions."""
-    known: dict[tuple[Any, ...], Ints] = {}
-    meshes: list[Ints] = []
-    choices: list[Ints] = []
-    held = 0
-    for number, mesh in enumerate(_kinds_of_mesh(space)):
-        if mesh not in known:
-            known[mesh] = np.flatnonzero(_agree(space, model, job, _KindOfMesh(*mesh)))
-        choice = known[mesh]
-        while len(choice):
-            taken, choice = choice[: most - held], choice[most - held :]
-            meshes.append(np.full(len(taken), number))
-            choices.append(taken)
-            held += len(taken)
-            if held == most:
-                yield _joined(space, meshes, choices)
-                meshes, choices, held = [], [], 0
-    if held:
-        yield _joined(space, meshes, choices)
+def offloading(space: Space, offload: str) -> Space:
+    """The space with another offload throughout."""
+    held = space.choices.changed({"offload": np.full(len(space.choices), offload, dtype=object)})
+    return replace(space, choices=_numbered(held, CHOICES))
 
 
-def _joined(space: Space, meshes: list[Ints], choices: list[Ints]) -> Layouts:
+def _numbered(table: Layouts, names: Sequence[str]) -> Layouts:
+    """The table with some columns numbered once, for all the tables that are taken from it."""
+    return replace(table, numbered={name: table.values_of(name) for name in names})
+
+
+def group_tables(space: Space, model: Model, most: int = ROWS) -> Iterator[Groups]:
+    """Tables of at most `most` groups, in a fixed order, that keep every rule where the space is of such."""
+    first = space.agreed.kinds[space.kind]
+    counts = space.agreed.kinds[space.kind + 1] - first
+    for mesh, place in _dealt(counts, most):
+        groups = Groups(mesh=mesh, group=first[mesh] + place)
+        yield groups if space.scope == "asked" else groups.take(keeps_all(model, firsts(space, groups)))
+
+
+def firsts(space: Space, groups: Groups) -> Layouts:
+    """The first layout of each group."""
+    return _joined(space, groups.mesh, space.agreed.choices[space.agreed.groups[groups.group]])
+
+
+def sizes(space: Space, groups: Groups) -> Ints:
+    """How many layouts each group has."""
+    bounds = space.agreed.groups
+    return bounds[groups.group + 1] - bounds[groups.group]
+
+
+def layouts_of(space: Space, groups: Groups, most: int = ROWS) -> Iterator[Layouts]:
+    """All layouts of the groups, in tables of at most `most` rows."""
+    first = space.agreed.groups[groups.group]
+    for owner, place in _dealt(sizes(space, groups), most):
+        yield _joined(space, groups.mesh[owner], space.agreed.choices[first[owner] + place])
+
+
+def chunks(space: Space, model: Model, most: int = ROWS) -> Iterator[Layouts]:
+    """The whole space in tables of at most `most` rows, in a fixed order."""
+    for groups in group_tables(space, model, most):
+        yield from layouts_of(space, groups, most)
+
+
+def _dealt(counts: Ints, most: int) -> Iterator[tuple[Ints, Ints]]:
+    """For things of which owner i has `counts[i]`: owner and place at the owner, at most so many at once."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    for start in range(0, total, most):
+        number = np.arange(start, min(start + most, total))
+        owner = np.searchsorted(ends, number, side="right")
+        yield owner, number - (ends - counts)[owner]
+
+
+def _joined(space: Space, mesh: Ints, choice: Ints) -> Layouts:
     """Meshes with their choices beside them."""
-    mesh, choice = np.concatenate(meshes), np.concatenate(choices)
-    chosen = {name: column[choice] for name, column in space.choices.items()}
-    return Layouts(columns={**space.meshes.take(mesh).columns, **chosen})
+    outer, inner = space.meshes.take(mesh), space.choices.take(choice)
+    both = {**outer.columns, **inner.columns}, {**outer.numbered, **inner.numbered}
+    return replace(outer, columns=both[0], numbered=both[1])
 
 
-def _kinds_of_mesh(space: Space) -> list[tuple[Any, ...]]:
-    """What of every mesh decides which choices it takes; see `_KindOfMesh`."""
-    held = {name: space.meshes.degree(name) for name in MESH}
+def _kinds_of_mesh(meshes: Layouts) -> list[tuple[Any, ...]]:
+    """What of every mesh decides which choices it takes; see `KindOfMesh`."""
+    held = {name: meshes.degree(name) for name in MESH}
     copies = held["dp_shard"] * held["dp_replicate"]
-    whole = held["ep"] * held["etp"] % held["tp"] == 0
-    columns_of = (held["tp"] > 1, held["pp"], copies, held["dp_shard"] > 1, whole)
+    columns_of = (held["tp"] > 1, held["pp"], copies, held["dp_shard"] > 1)
     return list(zip(*(column.tolist() for column in columns_of), strict=True))
 
 
@@ -128,14 +180,14 @@ def _default(name: str) -> Any:
     return "data_parallel" if name == "attention" else getattr(Layout(), name)
 
 
-def _meshes(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any]) -> Layouts:
+def _meshes(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any], scope: Scope) -> Layouts:
     """Degrees whose product is the number of devices; the copies of attention see different samples."""
     devices = system.devices
     degrees = divisors(devices)
     heads = max(block.mixer.heads for block in model.kinds)
     tried = {
         "tp": [degree for degree in degrees if heads % degree == 0],
-        "cp": [degree for degree in degrees if job.sequence % (2 * degree) == 0 or degree == 1],
+        "cp": [degree for degree in degrees if takes_cp(job, degree)],
         "pp": [degree for degree in degrees if degree <= model.layers],
         "dp_shard": list(degrees),
         "dp_replicate": list(degrees),
@@ -143,17 +195,34 @@ def _meshes(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any
     tried = {name: [fixed[name]] if name in fixed else values for name, values in tried.items()}
     rows = _products(tried, devices)
     if not rows:
-        asked = ", ".join(f"{name}={fixed[name]}" for name in tried if name in fixed) or "any degrees"
-        cause = f"no mesh with {asked} has the {devices} devices of {system.name}"
-        raise LayoutError(2, cause, "leave dp_replicate or dp_shard out of --layout, or give another number of boxes")
-    held = _with_experts(model, np.array(rows, dtype=np.int64), fixed)
+        raise _no_mesh(system, tried, {name: fixed[name] for name in tried if name in fixed})
+    held = _with_experts(model, np.array(rows, dtype=np.int64), fixed, scope)
     degrees_of = {name: held[:, place] for place, name in enumerate(MESH)}
     table = columns(degrees_of)
-    table = Layouts(columns={**table.columns, "attention": np.full(len(table), "data_parallel", dtype=object)})
-    if fixed.keys() >= {"tp", "pp"}:
+    table = table.changed({"attention": np.full(len(table), "data_parallel", dtype=object)})
+    table = replace(table, order=PIPELINE_OUTSIDE)
+    if scope == "asked":
         return table
-    kept = keeps_all(model, Layouts(columns={**table.columns, "sp": np.ones(len(table), dtype=np.bool_)}))
-    return table.take(np.flatnonzero(kept)) if kept.any() else table
+    kept = keeps_all(model, table.changed({"sp": np.ones(len(table), dtype=np.bool_)}))
+    return table.take(np.flatnonzero(kept & takes_cp(job, table.degree("cp"))))
+
+
+def takes_cp(job: TrainJob, degree: Any) -> Any:
+    """Whether a sequence has two shards for each rank of cp (zigzag: one from its front, one from its back)."""
+    plain: Any = job.sequence
+    return (plain % (2 * degree) == 0) | (degree == 1)
+
+
+def _no_mesh(system: System, tried: Mapping[str, Sequence[int]], fixed: Mapping[str, int]) -> LayoutError:
+    """Why no mesh is left, with the nearest degree of one of the fixed axes that leaves one."""
+    asked = ", ".join(f"{name}={degree}" for name, degree in fixed.items()) or "any degrees"
+    cause = f"no mesh with {asked} has the {system.devices} devices of {system.name}"
+    for name in ("dp_shard", "dp_replicate", "cp", "pp", "tp"):
+        near = sorted(divisors(system.devices), key=lambda degree: (abs(degree - fixed.get(name, 1)), degree))
+        for degree in near if name in fixed else ():
+            if _products({**tried, name: [degree]}, system.devices):
+                return LayoutError(2, cause, f"--layout {name}={degree}, the other fields as they are")
+    return LayoutError(2, cause, "leave degrees out of --layout, or give another number of boxes")
 
 
 def _products(tried: Mapping[str, Sequence[int]], devices: int) -> list[tuple[int, ...]]:
@@ -172,99 +241,20 @@ def _products(tried: Mapping[str, Sequence[int]], devices: int) -> list[tuple[in
     return found
 
 
-def _with_experts(model: Model, meshes: Ints, fixed: Mapping[str, Any]) -> Ints:
+def _with_experts(model: Model, meshes: Ints, fixed: Mapping[str, Any], scope: Scope) -> Ints:
     """Every mesh with every ep and etp that lay the experts over its stage."""
     experts = [block.feed_forward for block in model.kinds if isinstance(block.feed_forward, Experts)]
     if not experts:
         pair = [fixed.get("ep", 1), fixed.get("etp", 1)]
         return np.concatenate([meshes, np.tile(np.array(pair, dtype=np.int64), (len(meshes), 1))], axis=1)
     counts = divisors(experts[0].experts)
+    judged = scope == "asked" and bool({"ep", "etp"} & fixed.keys())
     found: list[tuple[int, ...]] = []
     for row in meshes.tolist():
         tp, cp, _, shard, replicate = row
         ranks = tp * cp * shard * replicate
         widths = [fixed["etp"]] if "etp" in fixed else divisors(tp)
         for ep, etp in product([fixed["ep"]] if "ep" in fixed else counts, widths):
-            if ranks % (ep * etp) == 0 or "ep" in fixed:
+            if ranks % (ep * etp) == 0 or judged:
                 found.append((*row, ep, etp))
     return np.array(found, dtype=np.int64).reshape(-1, len(MESH))
-
-
-def _choices(model: Model, job: TrainJob, meshes: Layouts, fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """All combinations of the fields beside the mesh."""
-    piped = bool((meshes.degree("pp") > 1).any())
-    schedules = _schedules(model, meshes, fixed) if piped else [(None, 1)]
-    axes: dict[str, Sequence[Any]] = {
-        "offload": OFFLOADS[:1],
-        "recompute": POLICIES,
-        "sp": [False, True],
-        "zero": [0, 1, 2, 3],
-        "micro_batch": [size for size in divisors(job.global_batch) if size <= _most_micro_batch(job)],
-        "line": range(len(schedules)),
-    }
-    axes = {name: [fixed[name]] if name in fixed else values for name, values in axes.items()}
-    grid = np.meshgrid(*(np.arange(len(values)) for values in axes.values()), indexing="ij")
-    found: dict[str, Any] = {}
-    for (name, values), places in zip(axes.items(), grid, strict=True):
-        kind = object if isinstance(values[0], str) else np.bool_ if isinstance(values[0], bool) else np.int64
-        found[name] = np.array(list(values), dtype=kind)[places.reshape(-1)]
-    line = found.pop("line")
-    names = np.empty(len(schedules), dtype=object)
-    names[:] = [name for name, _ in schedules]
-    found["schedule"] = names[line]
-    found["virtual_stages"] = np.array([chunk for _, chunk in schedules], dtype=np.int64)[line]
-    return found
-
-
-def _most_micro_batch(job: TrainJob) -> int:
-    return max(1, min(job.global_batch, 64))
-
-
-def _schedules(model: Model, meshes: Layouts, fixed: Mapping[str, Any]) -> list[tuple[str | None, int]]:
-    """Schedules with their virtual stages a rank; those without a formula of their bubble are for `schedule` alone."""
-    least = int(meshes.degree("pp").min(initial=model.layers))
-    most = max(1, model.layers // max(least, 2))
-    names = [fixed["schedule"]] if "schedule" in fixed else [name for name in SCHEDULES.names() if _has_formula(name)]
-    found: list[tuple[str | None, int]] = []
-    for name in names:
-        chunks_of = range(2, min(most, 12) + 1) if name == "interleaved" else (1,)
-        found += [(name, count) for count in ([fixed["virtual_stages"]] if "virtual_stages" in fixed else chunks_of)]
-    return found if "schedule" in fixed and not (meshes.degree("pp") == 1).any() else [(None, 1), *found]
-
-
-def _has_formula(name: str) -> bool:
-    return read_schedule(name).BUBBLE is not None
-
-
-def _agree(space: Space, model: Model, job: TrainJob, mesh: _KindOfMesh) -> Bools:
-    """Choices that do not contradict the mesh; a field that the user fixed is kept, to be judged."""
-    chosen, fixed = space.choices, space.fixed
-    kept = np.ones(len(chosen["zero"]), dtype=np.bool_)
-    if "zero" not in fixed:
-        kept &= (chosen["zero"] > 0) == mesh.sharded
-    if "sp" not in fixed:
-        kept &= ~chosen["sp"] | mesh.cut
-        kept &= chosen["sp"] | mesh.whole
-    kept &= np.not_equal(chosen["schedule"], None).astype(np.bool_) == (mesh.pp > 1)
-    if "micro_batch" not in fixed or not {"dp_shard", "dp_replicate"} & fixed.keys():
-        kept &= job.global_batch % (mesh.copies * chosen["micro_batch"]) == 0
-    if not ("schedule" in fixed and "pp" in fixed):
-        rows = np.flatnonzero(kept)
-        kept[rows] = _taken(model, job, mesh, {name: column[rows] for name, column in chosen.items()})
-    return kept
-
-
-def _taken(model: Model, job: TrainJob, mesh: _KindOfMesh, chosen: Mapping[str, Any]) -> Bools:
-    """Choices whose schedule takes the stages and micro-batches, with a layer for every virtual stage."""
-    counts = job.global_batch // (mesh.copies * chosen["micro_batch"])
-    rows = zip(chosen["schedule"].tolist(), chosen["virtual_stages"].tolist(), counts.tolist(), strict=True)
-    return np.array([_takes(model.layers, name, mesh.pp, pieces, count) for name, pieces, count in rows], np.bool_)
-
-
-@cache
-def _takes(layers: int, name: str | None, stages: int, pieces: int, count: int) -> bool:
-    if name is None:
-        return True
-    program = read_schedule(name)
-    shape = Shape(stages=stages, micro_batches=count, virtual_stages=pieces)
-    return program.refusal(shape) is None and program.placement(shape).shape[1] <= layers

@@ -109,6 +109,12 @@ def training_table(
     )
 
 
+def finish_of(model: Model, system: System, job: TrainJob, options: TrainOptions, seconds: Floats) -> Floats:
+    """The finish with steps of so many seconds, before they wait for input."""
+    overhead = first_order(saving_of(model, system, job, options))
+    return finish_s(steps_of(job), seconds + input_wait_s(job, options, seconds), overhead, job.reserve)
+
+
 def capacity_bytes(system: System, options: TrainOptions) -> int:
     """Bytes of a device that a rank may use."""
     return system.accelerator.memory if options.usable_memory is None else options.usable_memory

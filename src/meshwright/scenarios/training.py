@@ -15,12 +15,14 @@ from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost import training_offload
 from meshwright.cost.training import NOT_MODELLED
 from meshwright.job.train import checked_training, step_progress, step_tokens, steps_of
+from meshwright.scenarios import _training_simulated
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_around import surroundings, warnings_around
 from meshwright.scenarios._training_host import host_notes, with_host
 from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import search_training
+from meshwright.scenarios._training_simulated import MOST_PASSES, needed_bytes, too_long, with_simulation
 from meshwright.scenarios._training_space import training_space
 from meshwright.scenarios._training_table import failures_per_s, save_bytes, save_s
 from meshwright.workload import training_messages
@@ -53,6 +55,7 @@ def plan_train(
     if not found:
         cause = f"no layout of {system.devices} devices takes {job.global_batch} sequences a step"
         raise LayoutError(32, cause, "give a --global-batch that the copies divide, or leave fields out of --layout")
+    found = with_simulation(model, system, job, options, table, found)
     best = next((item for item in found if item.fits), None)
     body = _body(model, system, job, options, seen, best or found[0])
     return Result(
@@ -68,9 +71,19 @@ def plan_train(
         defaulted=model.defaulted,
         best=best,
         candidates=found,
-        warnings=(*position_warning(model, job.sequence), *_warnings(seen), *warnings_around(options, body)),
+        warnings=(
+            *position_warning(model, job.sequence),
+            *_warnings(model, options, seen, found),
+            *warnings_around(options, body),
+        ),
         notes=(*model.notes, *host_notes(system, found)),
-        not_modelled=(*NOT_MODELLED, *training_messages.NOT_MODELLED, *training_offload.NOT_MODELLED, *LEFT_OUT),
+        not_modelled=(
+            *NOT_MODELLED,
+            *training_messages.NOT_MODELLED,
+            *_training_simulated.NOT_MODELLED,
+            *training_offload.NOT_MODELLED,
+            *LEFT_OUT,
+        ),
         sources=sources_of(model, system),
         basis=_BASIS,
         body=body,
@@ -119,10 +132,21 @@ def _all_comm_s(shown: Candidate) -> float:
     return exposed["layers_s"] + exposed["boundaries_s"] + shown.measures["channel_s"]
 
 
-def _warnings(seen: Seen) -> tuple[str, ...]:
-    if seen.complete:
-        return ()
-    return (f"interrupted after {seen.looked_at:,} layouts: the best of these, not of all",)
+def _warnings(model: Model, options: TrainOptions, seen: Seen, found: tuple[Candidate, ...]) -> tuple[str, ...]:
+    said: list[str] = []
+    if not seen.complete:
+        said.append(f"interrupted after {seen.looked_at:,} layouts: the best of these, not of all")
+    long = sum(too_long(model, item) for item in found[: options.finalists])
+    if long:
+        said.append(f"{long} of the finalists are not simulated: more than {MOST_PASSES:,} passes of modules in a step")
+    said += [item.id + " " + why for item in found if (why := _other_verdict(item)) is not None]
+    return tuple(said)
+
+
+def _other_verdict(item: Candidate) -> str | None:
+    """Where the simulated peak of a finalist says other than the bound by which the search went."""
+    known = item.measures["simulated"]
+    return None if known is None else known["decides"]
 
 
 def _verdict(  # noqa: PLR0917 - the nouns and what was found
@@ -135,24 +159,35 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
 ) -> Verdict:
     what = f"{job.tokens:,} tokens of {model.name} on {system.name}"
     if best is None:
-        held, why = found[0].memory, found[0].excluded
-        if why is not None and why.code == "LAY034":
-            return Verdict(answer="no", text=f"{what} do not fit: {found[0].id} {why.reason}")
-        text = f"{what} do not fit: {found[0].id} still needs {show_bytes(held['per_rank_bytes'])} of "
+        first = found[0]
+        if first.excluded is not None and first.excluded.limit == "host_memory":
+            return Verdict(answer="no", text=f"{what} do not fit: {first.id} {first.excluded.reason}")
+        known, held = first.measures["simulated"], first.memory
+        needed = held["per_rank_bytes"] if known is None else needed_bytes(options, first, known["peak_bytes"])
+        text = f"{what} do not fit: {first.id} still needs {show_bytes(needed)} of "
         return Verdict(answer="no", text=f"{text}{show_bytes(held['capacity_bytes'])} a device")
     measures = best.measures
     text = f"{what}: {best.id} ends after {show_seconds(measures['finish_s'])}, "
-    text += f"{show_seconds(measures['step']['total_s'])} a step, MFU {measures['mfu']:.1%}"
+    text += f"{show_seconds(measures['step']['total_s'])} a step{_by_simulation(best)}, MFU {measures['mfu']:.1%}"
     if job.deadline is None:
         return Verdict(answer="yes", text=text)
     by = f"the deadline is {show_seconds(job.deadline)}"
-    _ = options
     if best.excluded is not None:
         return Verdict(answer="no", text=f"late: {text}; {by}")
     return Verdict(answer="yes", text=f"in time: {text}; {by}")
 
 
+def _by_simulation(best: Candidate) -> str:
+    """The same two numbers of the simulated step."""
+    known = best.measures["simulated"]
+    return (
+        "" if known is None else f" ({show_seconds(known['finish_s'])} and {show_seconds(known['step_s'])} simulated)"
+    )
+
+
 _BASIS: Final = {
+    "candidates[].simulated": f"{Basis.SIMULATED.value}: one step on the event engine, of the finalists",
+    "candidates[].peak_alive": Basis.SIMULATED.value,
     "candidates[].memory": Basis.FORMULA.value,
     "candidates[].memory.capacity_bytes": Basis.DATASHEET.value,
     "candidates[].memory.workspace_bytes": Basis.ASSUMED.value,

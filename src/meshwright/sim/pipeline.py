@@ -80,9 +80,9 @@ def run_pipeline(
 ) -> PipelineTimeline:
     """Run every slot once. Raises SCH002 when slots wait for each other."""
     first, last = _cells(slots, cells)
-    messages, edges = _dependencies(slots, durations.buffers, first, last)
+    messages, edges = dependencies(slots, durations.buffers, first, last)
     tick, columns = _ticks(slots, durations, messages)
-    problem = _problem(slots, messages, edges, columns, _ties(slots, ties))
+    problem = _problem(slots, messages, edges, columns, slot_ties(slots, ties))
     count, none = len(slots.rank), np.full(1 + slots.ranks, -1)
 
     def named(column: Ints) -> Ints:
@@ -109,8 +109,8 @@ def run_pipeline(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Messages:
-    """Columns, one row a message: the slots that send and take it, `SEND_FORWARD` or `SEND_BACKWARD`, and the ranks."""
+class Messages:
+    """Columns, one row a message between ranks: the slots that send and take it, its kind of task, and the ranks."""
 
     source: Ints
     target: Ints
@@ -120,7 +120,7 @@ class _Messages:
 
 
 def _problem(
-    slots: Slots, messages: _Messages, edges: Edges, columns: tuple[NDArray[Any], NDArray[Any], Any], tie: Ints
+    slots: Slots, messages: Messages, edges: Edges, columns: tuple[NDArray[Any], NDArray[Any], Any], tie: Ints
 ) -> Problem:
     """Tasks in the order of `PipelineTimeline`; a rank's stream and every wire that is used are resources."""
     of_slots, of_sends, update = columns
@@ -145,12 +145,15 @@ def _problem(
 # -------------------------------------------------------------------------------------------------- what waits for what
 
 
-def _dependencies(slots: Slots, buffers: int | None, first: Ints, last: Ints) -> tuple[_Messages, Edges]:
-    """The messages between ranks, and every edge. first, last: of the cell of each slot."""
+def dependencies(slots: Slots, buffers: int | None, first: Ints, last: Ints) -> tuple[Messages, Edges]:
+    """The messages between ranks, and every edge. first, last: of the cell of each slot.
+
+    Edges are between tasks in the order of `PipelineTimeline`: slots, messages, the last gradient, updates.
+    """
     places = _Places.of(slots)
     source, target, kind = _handovers(places)
     sent = slots.rank[source] != slots.rank[target]
-    messages = _Messages(
+    messages = Messages(
         source=source[sent],
         target=target[sent],
         kind=kind[sent],
@@ -253,7 +256,7 @@ def _cells(slots: Slots, cells: Cells) -> tuple[Ints, Ints]:
     return begins, ends
 
 
-def _backpressure(slots: Slots, messages: _Messages, buffers: int, first: Ints) -> list[Edges]:
+def _backpressure(slots: Slots, messages: Messages, buffers: int, first: Ints) -> list[Edges]:
     """An activation leaves once the one `buffers` before it is worked on; the next forward starts once it leaves."""
     line = slots.direction[messages.source] * slots.virtual_stages + slots.virtual_stage[messages.source]
     order = np.lexsort((messages.source, line))
@@ -282,7 +285,7 @@ def _joined(edges: list[Edges]) -> Edges:
 # ------------------------------------------------------------------------------------------------ ties, and exact times
 
 
-def _ties(slots: Slots, ties: Ties) -> Ints:
+def slot_ties(slots: Slots, ties: Ties) -> Ints:
     """What goes first, the lowest: kind, then the name."""
     kind = np.array([_FIRST[number] for number in range(len(KINDS))])[slots.kind]
     stages, batches = slots.virtual_stages, slots.micro_batches
@@ -294,7 +297,7 @@ def _ties(slots: Slots, ties: Ties) -> Ints:
 
 
 def _ticks(
-    slots: Slots, durations: Durations, messages: _Messages
+    slots: Slots, durations: Durations, messages: Messages
 ) -> tuple[Fraction, tuple[NDArray[Any], NDArray[Any], Any]]:
     """Seconds of a tick; and in ticks each slot, each message and the update. Seconds where ticks are too many."""
     inputs = tuple(whole - part for whole, part in zip(durations.backward, durations.weight, strict=True))

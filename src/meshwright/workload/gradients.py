@@ -6,7 +6,7 @@ those of what its operator gave and of what it took. Gradients of parameters are
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from meshwright.model.feed_forwards import Dense, Experts
 from meshwright.model.tensors import Dim
@@ -16,31 +16,37 @@ from meshwright.workload.saved_entries import FP32_BITS, Kernels, Maker, Saved
 if TYPE_CHECKING:
     from meshwright.model.model import Model
 
-Groups = dict[str, tuple[Saved, ...]]
+Groups: TypeAlias = dict[str, tuple[Saved, ...]]
+"""By operator, in the order of the forward pass."""
 
 
-def block_gradients(model: Model, kind: int, positions: Any, kernels: Kernels) -> Groups:
-    """By operator, in the order of the forward pass; the residual's gradient is in each."""
+def block_gradients(model: Model, kind: int, positions: Any, kernels: Kernels) -> tuple[Groups, Groups]:
+    """Of the half with the mixer, and of that with the feed-forward; the residual's gradient is in each group."""
     made = Maker(model=model, positions=positions, kernels=kernels)
     layer = model.kinds[kind].feed_forward
-    groups = {"norm": _norm(made), **_attention(made, kind)}
-    groups |= _dense(made, layer, "mlp") if isinstance(layer, Dense) else _experts(made, layer)
+    norm = {"norm": _norm(made)} if model.kinds[kind].norms else {}
+    own = _dense(made, layer, "mlp") if isinstance(layer, Dense) else _experts(made, layer)
     residual = _rows(made, "residual", made.hidden)
-    return {name: (residual, *held) for name, held in groups.items()}
+    mixer, feed_forward = (
+        {name: (residual, *held) for name, held in groups.items()}
+        for groups in ({**norm, **_attention(made, kind)}, {**norm, **own})
+    )
+    return mixer, feed_forward
 
 
-def head_gradients(model: Model, positions: Any, kernels: Kernels) -> tuple[Saved, ...]:
-    """What the backward of the loss holds at once: gradients in fp32 of log-probabilities and of logits.
+def head_gradients(model: Model, positions: Any, kernels: Kernels) -> Groups:
+    """What the backward of the end holds at once.
 
-    A fused loss makes both block by block, and holds that of the head's input alone. Source: torch 2.13,
-    cross_entropy_loss = log_softmax, then nll_loss, whose backwards each give a tensor of their own.
+    Loss: gradients in fp32 of log-probabilities and of logits; a fused one makes both block by block, and holds that of
+    the head's input alone. Source: torch 2.13, cross_entropy_loss = log_softmax, then nll_loss, whose backwards each
+    give a tensor of their own.
     """
     made = Maker(model=model, positions=positions, kernels=kernels)
-    if kernels.loss == "fused":
-        return (_rows(made, "head_input", made.hidden),)
-    vocab = Dim(role="vocab", size=model.vocab)
+    vocab, given = Dim(role="vocab", size=model.vocab), _rows(made, "head_input", made.hidden)
     names = ("log_probabilities", "logits")
-    return tuple(made.kept(name, "loss", (vocab,), "nonlinear", "head", bits=FP32_BITS) for name in names)
+    whole = tuple(_rows(made, name, vocab, bits=FP32_BITS) for name in names)
+    loss = (given,) if kernels.loss == "fused" else whole
+    return {"norm": (given, *_norm(made)), "loss": loss} if model.ends.final_norm else {"loss": loss}
 
 
 def _rows(made: Maker, name: str, *dims: Dim, bits: int | None = None) -> Saved:
@@ -59,20 +65,23 @@ def _attention(made: Maker, kind: int) -> Groups:
     mixer = made.model.kinds[kind].mixer
     heads, keys = scores(mixer).dims[0], mixer.token_state()[0].dims[-1]
     mixed, query = _rows(made, "attention_output", heads), _rows(made, "query", heads)
-    inputs = (query, _rows(made, "key", keys), _rows(made, "value", keys))
-    square: tuple[Saved, ...] = ()
-    if made.kernels.attention != "flash":
-        pairs = Dim(role="positions", size=made.positions * made.positions, grain=made.positions)
-        count = Dim(role="heads", size=mixer.heads)
-        square = tuple(
-            made.scores(f"{name}.gradient", "backward", (count, pairs), "nonlinear", bits=FP32_BITS)
-            for name in ("probabilities", "scores")
-        )
-    return {
-        "self_attn.q_proj": (*inputs, _rows(made, "normed", made.hidden)),
-        "attention": (mixed, *inputs, *square),
-        "self_attn.o_proj": (mixed,),
+    key, value = _rows(made, "key", keys), _rows(made, "value", keys)
+    inputs = {"self_attn.q_proj": (query, key, value, _rows(made, "normed", made.hidden))}
+    output = {"self_attn.o_proj": (mixed,)}
+    if made.kernels.attention == "flash":
+        return {**inputs, "attention": (mixed, query, key, value), **output}
+    pairs = Dim(role="positions", size=made.positions * made.positions, grain=made.positions)
+    count = Dim(role="heads", size=mixer.heads)
+    square = {
+        name: made.scores(f"{name}.gradient", "backward", (count, pairs), "nonlinear", bits=bits)
+        for name, bits in (("probabilities", FP32_BITS), ("scores", FP32_BITS), ("products", made.plain))
     }
+    steps = {
+        "attention.scores": (value, square["products"], query, key),
+        "attention.softmax": (value, square["probabilities"], square["scores"]),
+        "attention.values": (mixed, value, square["products"]),
+    }
+    return {**inputs, **steps, **output}
 
 
 def _dense(made: Maker, layer: Dense, name: str) -> Groups:

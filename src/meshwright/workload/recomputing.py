@@ -35,14 +35,15 @@ class Recompute:
 
     kept: of a treated layer, what is kept.   repeats: whether an operator of a treated layer runs again in the
     backward.   every: one of so many layers is treated.   chunk: so many neighbours keep one set `kept` among them, and
-    are made again together.   rebuilt: what is made again is there at once, or one tensor after the other.
+    are made again together.   rebuilt: what is made again is there from the start of the layer's backward (`layer`), or
+    of the backward of its half of the layer (`half`), or one tensor after the other (`tensor`).
     """
 
     kept: Callable[[BlockSet], tuple[Saved, ...]]
     repeats: Callable[[Operator], bool]
     every: int = 1
     chunk: int = 1
-    rebuilt: Literal["together", "one_by_one"] = "together"
+    rebuilt: Literal["layer", "half", "tensor"] = "layer"
 
     @property
     def spread(self) -> bool:

@@ -41,11 +41,13 @@ NOT_MODELLED: Final = (
 class BlockSet:
     """What one block keeps of one sample.
 
-    saved: when nothing is made again.   input: all that a block made again whole keeps.   core_inputs: what core
-    attention made again needs and nobody else keeps: keys and values with their own heads, where copies are kept.
+    saved: when nothing is made again, in the order of the forward pass; the first `mixing` of them are those of the
+    half with the mixer, whose backward comes last.   input: all that a block made again whole keeps.   core_inputs:
+    what core attention made again needs and nobody else keeps: keys and values with their own heads, where copies are.
     """
 
     saved: tuple[Saved, ...]
+    mixing: int
     input: Saved
     core_inputs: tuple[Saved, ...]
 
@@ -62,6 +64,7 @@ def block_saved(model: Model, kind: int, positions: Any, kernels: Kernels) -> Bl
         found += made.norm(before, made.hidden, (), "hidden", "self_attn.q_proj")
     attention, core_inputs = _attention(made, kind)
     found += attention
+    mixing = len(found)
     first = _first_product(block.feed_forward)
     if between is not None:
         found += made.norm(between, made.hidden, (), "middle", first)
@@ -71,7 +74,7 @@ def block_saved(model: Model, kind: int, positions: Any, kernels: Kernels) -> Bl
     for name in after:
         found += made.norm(name, made.hidden, (), f"{name}.input", None)
     whole = made.kept("hidden", "block", (made.hidden,), "copy", "norms")
-    return BlockSet(saved=tuple(found), input=whole, core_inputs=core_inputs)
+    return BlockSet(saved=tuple(found), mixing=mixing, input=whole, core_inputs=core_inputs)
 
 
 def head_saved(model: Model, positions: Any, kernels: Kernels) -> tuple[Saved, ...]:

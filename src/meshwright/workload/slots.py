@@ -163,8 +163,11 @@ def checked_shape(name: str, shape: Shape) -> Program:
 
 def piece(kind: int, virtual_stage: Any, micro_batch: Any, direction: int = 0, cell: Any = -1) -> Ints:
     """Slots of one kind in order: rows of kind, virtual stage, micro-batch, direction, cell."""
-    columns = np.broadcast_arrays(kind, virtual_stage, micro_batch, direction, cell)
-    return np.stack(columns, axis=-1).astype(np.int64).reshape(-1, _FIELDS)
+    columns = (kind, virtual_stage, micro_batch, direction, cell)
+    rows = np.empty((*np.broadcast(*columns).shape, _FIELDS), dtype=np.int64)
+    for place, column in enumerate(columns):
+        rows[..., place] = column
+    return rows.reshape(-1, _FIELDS)
 
 
 def woven(*pieces: Ints) -> Ints:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from meshwright.base.errors import LayoutError
+from meshwright.base.traced import expression, leaf, values
 from meshwright.cost.training_activations import activation_columns, entry_bytes
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
@@ -111,7 +112,7 @@ def test_a_fused_loss_keeps_no_logits():
     fused = activation_columns(gpt(), ONE, sequence=256, loss="fused")
     assert plain.head[0] - fused.head[0] == 256 * (512 - 1) * 4
     assert plain.head_transient[0] == 2 * 256 * 512 * 4
-    assert fused.head_transient[0] == 256 * 1024 * 2
+    assert fused.head_transient[0] == 2 * 256 * 1024 * 2  # what the final norm gives and takes
 
 
 def test_products_made_again_one_by_one_need_room_for_the_largest_alone():
@@ -199,3 +200,23 @@ def test_a_row_is_the_same_alone_and_in_any_table():
         alone = activation_columns(gpt(), table([row]), sequence=256)
         for name in ("saved", "rebuilt", "head", "embedding", "head_transient"):
             assert np.array_equal(getattr(together, name)[number], getattr(alone, name)[0]), (row, name)
+
+
+def test_no_rows_give_no_rows():
+    none = table([Layout()]).take(np.zeros(1, dtype=np.bool_))
+    assert activation_columns(gpt(), none, sequence=256).saved.shape == (0, 1)
+
+
+def test_numbers_can_be_traced_to_their_inputs():
+    """Object columns of traced numbers go through the same lines, and hold the same values."""
+    layouts = table([Layout(tp=2, sp=True, ep=2, pp=2, micro_batch=3, recompute="every_2")])
+    numbers = ("tp", "cp", "pp", "virtual_stages", "ep", "etp", "micro_batch")
+    leaves = {name: leaf(int(layouts.degree(name)[0]), f"layout.{name}", basis="assumed") for name in numbers}
+    traced = {name: np.array([item], dtype=object) for name, item in leaves.items()}
+    plain = activation_columns(mixture(), layouts, sequence=64)
+    sequence = {"sequence": leaf(64, "job.sequence", basis="assumed")}
+    found = activation_columns(mixture(), replace(layouts, columns={**layouts.columns, **traced}), **sequence)
+    for name in ("saved", "rebuilt", "head", "head_transient"):
+        assert np.array_equal(values(getattr(found, name)), getattr(plain, name))
+    steps = {step["label"] for step in expression(found.saved[0, 0], "saved")}
+    assert {"job.sequence", "layout.tp", "layout.micro_batch", "saved_activations_bytes"} <= steps

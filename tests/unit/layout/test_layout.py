@@ -13,9 +13,13 @@ from meshwright.layout.layout import Layout, read_fixed
 from meshwright.layout.layouts import Layouts, columns, distinct, table
 
 
-def test_the_id_names_replicas_tp_and_pp_always_and_the_rest_when_not_1():
+def test_the_id_names_replicas_tp_and_pp_always_and_the_rest_where_it_is_not_the_default():
     assert Layout(replicas=4, tp=2).id == "replicas=4,tp=2,pp=1"
-    assert Layout(tp=2, ep=2, cp=3, zero=2).id == "replicas=1,tp=2,cp=3,pp=1,ep=2"
+    assert Layout(tp=2, ep=2, cp=3, zero=2).id == "replicas=1,tp=2,cp=3,pp=1,ep=2,zero=2"
+    named = Layout(dp_shard=4, sp=True, zero=3, schedule="interleaved", virtual_stages=2, recompute="full")
+    chosen = "sp=true,zero=3,schedule=interleaved,virtual_stages=2,recompute=full"
+    assert named.id == f"replicas=1,dp_shard=4,tp=1,pp=1,{chosen}"
+    assert Layout(**read_fixed(named.id)) == named
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 import pytest
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.cost.reserve import ReserveRule
 from meshwright.model.reader import read_model
 from meshwright.scenarios.fit import FitOptions, fit, replica_layout
 from meshwright.system.system import read_system
@@ -33,6 +34,19 @@ def test_one_more_session_than_max_sessions_does_not_fit_and_max_sessions_does()
     assert over.verdict.exit_code == 1
     assert over.best is None
     assert over.candidates[0].excluded.limit == "capacity"
+
+
+@pytest.mark.parametrize("tp", [1, 4])
+@pytest.mark.parametrize("context", [5, 17, 100, 1000])
+def test_with_pages_that_sessions_leave_partly_empty_one_more_than_max_sessions_does_not_fit_either(context, tp):
+    def held(sessions):
+        found = _fit("Qwen/Qwen3-8B", tp=tp, context=context, sessions=sessions, reserve=ReserveRule())
+        return found.body["memory"]
+
+    most = held(1)["max_sessions"]
+    full, over = held(most), held(most + 1)
+    assert full["per_rank_bytes"] <= full["capacity_bytes"] < over["per_rank_bytes"]
+    assert full["max_sessions"] == most
 
 
 def test_a_tied_head_is_stored_again_only_on_another_stage():

@@ -24,7 +24,7 @@ COUNTED: Final = False
 
 def recompute(_count: int) -> Recompute:
     """The policy."""
-    return Recompute(kept=_kept, repeats=_repeats)
+    return Recompute(kept=_kept, repeats=_repeats, rebuilt="half")
 
 
 def _kept(block: BlockSet) -> tuple[Saved, ...]:

@@ -21,7 +21,7 @@ COUNTED: Final = False
 
 def recompute(_count: int) -> Recompute:
     """The policy."""
-    return Recompute(kept=_kept, repeats=_repeats, rebuilt="one_by_one")
+    return Recompute(kept=_kept, repeats=_repeats, rebuilt="tensor")
 
 
 def _kept(block: BlockSet) -> tuple[Saved, ...]:

@@ -1,0 +1,267 @@
+"""Ranked layouts go in; the finalists come out with their step run on the event engine beside the estimate.
+
+The search judges by closed forms: a time, and a bound of memory that adds what may be alive together. Of finalists the
+simulated step judges instead: a layout fits if its simulated peak does, with the workspace kept free, and ends when
+simulated steps end; the best is the best of them by these. Where `--activation-budget` stands for computed memory it
+decides, and the simulated peak is only told. Behind the finalists the order is that of the estimate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from meshwright.base.units import show_bytes
+from meshwright.cost.overheads import finish_s
+from meshwright.cost.pipelines import PLAIN, pipelines, stage_modules
+from meshwright.cost.training import training_parts, turns, update_s
+from meshwright.cost.training_activations import activation_columns
+from meshwright.cost.training_exchange import boundary_bytes
+from meshwright.cost.training_offload import NONE as NO_OFFLOAD
+from meshwright.cost.training_state import state_columns
+from meshwright.job.train import steps_of
+from meshwright.scenarios._training_rows import judged
+from meshwright.scenarios._training_table import input_wait_s
+from meshwright.sim.training_step import run_step
+from meshwright.sim.training_step_memory import step_memory
+from meshwright.sim.training_uses import Modules, StepPlan
+from meshwright.workload.slots import Shape, read_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from meshwright.base.numbers import Ints
+    from meshwright.base.result import Candidate
+    from meshwright.cost.training_state import StateColumns
+    from meshwright.job.train import TrainJob
+    from meshwright.layout.layouts import Layouts
+    from meshwright.model.model import Model
+    from meshwright.scenarios._training_options import TrainOptions
+    from meshwright.scenarios._training_table import TrainingTable
+    from meshwright.sim.training_step import StepRun
+    from meshwright.system.system import System
+
+MOST_PASSES: Final = 200_000
+"""Passes of modules in a step; a finalist with more is not simulated, and the result says so."""
+NOT_MODELLED: Final = (
+    "simulated step: links that messages between stages, exchanges in layers, and weights and gradients share",
+    "simulated step: gathers and reductions beside each other on one channel; buckets other than one a module",
+    "simulated step: what recompute made again is not kept for weight gradients that a schedule splits off",
+    "simulated step: offload; a layout with one is judged by its estimate",
+    "estimated memory: copies of messages between stages, and uneven virtual stages, which the simulation has",
+)
+_RESIDENT: Final = ("parameters", "gradients", "optimizer_state")
+
+
+def with_simulation(  # noqa: PLR0917 - the nouns, and what was found
+    model: Model,
+    system: System,
+    job: TrainJob,
+    options: TrainOptions,
+    table: TrainingTable,
+    found: Sequence[Candidate],
+) -> tuple[Candidate, ...]:
+    """The candidates of a table, its first `options.finalists` simulated and in the order of that.
+
+    Left out of these are layouts that break a rule, and steps of more than `MOST_PASSES`. Those with an offload are not
+    simulated: they stand among the others by their estimate.
+    """
+    ran: list[Candidate] = []
+    rest: list[Candidate] = []
+    offloaded: list[Candidate] = []
+    for row, item in enumerate(found):
+        open_place = row - len(offloaded) < options.finalists
+        if open_place and item.layout["offload"] == NO_OFFLOAD and _keeps_rules(item) and not too_long(model, item):
+            ran.append(_simulated(model, system, job, options, table, row, item))
+        else:
+            kind = offloaded if open_place and item.layout["offload"] != NO_OFFLOAD else rest
+            kind.append(replace(item, measures={**item.measures, "simulated": None, "peak_alive": ()}))
+    ranked = [*sorted(ran, key=_goal), *rest]
+    for item in offloaded:
+        behind = (place for place, other in enumerate(ranked) if _estimate(other) > _estimate(item))
+        ranked.insert(next(behind, len(ranked)), item)
+    return tuple(ranked)
+
+
+def _estimate(item: Candidate) -> tuple[Any, ...]:
+    """As `_goal`, but by the estimated finish or bytes, which layouts with and without a simulation have."""
+    goal = item.measures["finish_s"] if item.fits else item.memory["per_rank_bytes"]
+    return (not item.fits, item.excluded is not None, goal)
+
+
+def _keeps_rules(item: Candidate) -> bool:
+    return item.excluded is None or item.excluded.limit in {"capacity", "deadline"}
+
+
+def too_long(model: Model, item: Candidate) -> bool:
+    """Whether a step may have more passes than are run: a forward and two halves of a backward of every module."""
+    return 3 * item.measures["num_micro_batches"] * (model.layers + 2) > MOST_PASSES
+
+
+def _goal(item: Candidate) -> tuple[Any, ...]:
+    """On time, late, too large; then the finish, of too large ones the bytes. Equal ones keep their order."""
+    late = item.excluded is not None
+    known = item.measures["simulated"]
+    return (not item.fits, late, known["finish_s"] if item.fits else known["peak_bytes"])
+
+
+def _simulated(  # noqa: PLR0917 - the nouns, and which
+    model: Model, system: System, job: TrainJob, options: TrainOptions, table: TrainingTable, row: int, item: Candidate
+) -> Candidate:
+    """One candidate with its simulated step, judged by it."""
+    layouts = table.layouts.take([row])
+    step = simulated_step(model, system, job, options, layouts, table.count[[row]])
+    straggler = table.straggler_s[row]
+    before = np.array([step.total_s]) + straggler
+    whole = before + input_wait_s(job, options, before)
+    finish = finish_s(steps_of(job), whole, table.overhead[[row]], job.reserve).item()
+    estimated = item.measures["step"]["total_s"]
+    needed = needed_bytes(options, item, step.peak_bytes)
+    fits = needed <= item.memory["capacity_bytes"]
+    measured = {
+        "step_s": whole.item(),
+        "compute_s": step.compute_s,
+        "exposed_comm_s": step.exposed_comm_s,
+        "bubble_s": step.bubble_s,
+        "update_s": step.update_s,
+        "finish_s": finish,
+        "peak_bytes": step.peak_bytes,
+        "peak_s": step.peak_s,
+        "over_estimate": whole.item() / estimated - 1 if isfinite(estimated) else None,
+        "decides": None if fits == item.fits else _said(item, fits=fits, needed_bytes=needed),
+    }
+    alive = tuple({"kind": kind, "bytes": size} for kind, size in step.alive_bytes.items())
+    measures = {**item.measures, "simulated": measured, "peak_rank": step.peak_rank, "peak_alive": alive}
+    return judged(job, replace(item, fits=fits, measures=measures), needed, finish)
+
+
+def needed_bytes(options: TrainOptions, item: Candidate, peak_bytes: int) -> int:
+    """What decides whether a finalist fits: its simulated peak, or what a budget makes of it."""
+    return peak_bytes if options.activation_budget is None else item.memory["per_rank_bytes"]
+
+
+def _said(item: Candidate, *, fits: bool, needed_bytes: int) -> str:
+    """In words, that the simulated peak says other than the bound."""
+    verb = "fits" if fits else "does not fit"
+    bound = show_bytes(item.memory["per_rank_bytes"])
+    return f"{verb}: a simulated peak of {show_bytes(needed_bytes)}, against a bound of {bound}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedStep:
+    """One step. total_s: the next four added, of the rank that computes and exchanges longest.
+
+    exposed_comm_s: exchanges in layers, and what messages and weights and gradients add to the step.   bubble_s: what
+    it waits for others if these take no time.   peak_rank: the pipeline rank that holds most, peak_s when that begins.
+    alive_bytes: at that time, by kind, the largest first.
+    """
+
+    total_s: float
+    compute_s: float
+    exposed_comm_s: float
+    bubble_s: float
+    update_s: float
+    peak_rank: int
+    peak_bytes: int
+    peak_s: float
+    alive_bytes: dict[str, int]
+
+
+def simulated_step(  # noqa: PLR0917 - the nouns, and one layout
+    model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts, count: Ints
+) -> SimulatedStep:
+    """A table of one layout run through. count: its micro-batches.
+
+    Source: chapter "Training systems", sections 10.1.2, 10.3.2 and 10.3.3. Raises SCH002 for slots that wait for each
+    other.
+    """
+    state = state_columns(model, layouts, job.recipe, shards=options.shards)
+    plan, exchanged = step_plan(model, system, job, options, layouts, count, state)
+    run = run_step(plan)
+    free = run if plan == plan.alone() else run_step(plan.alone())
+    busy = free.busy_s()
+    slowest = int(np.argmax(busy))
+    exchange = _by_rank(run, exchanged)[slowest]
+    held, parts = _resident(run, state, options)
+    peak = max(step_memory(run, held).peaks(run.timeline.tick_s), key=lambda item: (item.peak_bytes, -item.rank))
+    alive = {name: int(sizes[peak.rank]) for name, sizes in parts.items()} | peak.alive_bytes
+    return SimulatedStep(
+        total_s=run.total_s,
+        compute_s=busy[slowest].item() - exchange,
+        exposed_comm_s=exchange + run.gradients_s - free.gradients_s,
+        bubble_s=max(free.gradients_s - busy[slowest].item(), 0.0),  # rounding
+        update_s=plan.update_s,
+        peak_rank=peak.rank,
+        peak_bytes=peak.peak_bytes,
+        peak_s=peak.peak_s,
+        alive_bytes={name: size for name, size in sorted(alive.items(), key=lambda pair: -pair[1]) if size},
+    )
+
+
+def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
+    model: Model,
+    system: System,
+    job: TrainJob,
+    options: TrainOptions,
+    layouts: Layouts,
+    count: Ints,
+    state: StateColumns,
+) -> tuple[StepPlan, tuple[Any, Any]]:
+    """A table of one layout as a step to run; and by module the exchanges within its forward and its backward."""
+    layout = layouts.row(0)
+    program = read_schedule(layout.schedule or PLAIN)
+    shape = Shape(stages=layout.pp, micro_batches=int(count[0]), virtual_stages=layout.virtual_stages)
+    slots = program.slots(shape)
+    parts = training_parts(model, system, job, layouts, options.assumptions)
+    inside = (parts.inside.forward_s[parts.place[0]], parts.inside.backward_s[parts.place[0]])
+    moved = (getattr(parts.moved, name)[parts.mesh[0]] for name in ("gather_s", "reduce_s", "spread_s"))
+    channel = turns(np.int64(layout.zero), *moved)
+    kept = activation_columns(model, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss)
+    none = np.zeros_like(state.gathered[0])
+    modules = Modules(
+        forward_s=parts.work.forward_s[0] + inside[0],
+        input_s=parts.input_s[0] + inside[1],
+        weight_s=parts.work.weight_s[0],
+        gather_once_s=channel.gather_once + none,
+        gather_each_s=channel.gather_each + none,
+        reduce_each_s=channel.reduce_each + none,
+        reduce_last_s=channel.reduce_last + none,
+        saved_bytes=np.array([*kept.saved[0], kept.embedding[0], kept.head[0]]),
+        rebuilt_bytes=np.array([*kept.rebuilt[0], 0, kept.head_transient[0]]),
+        gathered_bytes=state.gathered[0] if layout.zero == 3 else none,  # noqa: PLR2004 - the stage
+        gradient_bytes=state.gradient_buffer[0] if layout.zero >= 2 else none,  # noqa: PLR2004 - the stage
+    )
+    lines = pipelines(model, layouts, count)
+    plan = StepPlan(
+        slots=slots,
+        stages=stage_modules(model.kind_of_layer, slots.virtual_stages),
+        modules=modules,
+        prefetch=options.prefetch,
+        send_s=parts.boundary_s[0].item() if layout.pp > 1 else 0.0,
+        activation_bytes=round(boundary_bytes(model, layouts, job.sequence)[0].item()),
+        update_s=update_s(system, lines, state, charged=parts.charged)[0].item(),
+    )
+    return plan, inside
+
+
+def _by_rank(run: StepRun, inside: tuple[Any, Any]) -> list[float]:
+    """By rank, the exchanges in its layers."""
+    forward, backward = inside
+    uses = run.uses
+    within = np.where(uses.is_forward, forward[uses.module], np.where(uses.reads_weights, backward[uses.module], 0.0))
+    return np.bincount(uses.rank, within, run.plan.slots.ranks).tolist()
+
+
+def _resident(run: StepRun, state: StateColumns, options: TrainOptions) -> tuple[Ints, Mapping[str, Ints]]:
+    """By rank, bytes that persist, and what they are."""
+    plan = run.plan
+    counts = np.zeros((plan.slots.ranks, len(plan.modules.forward_s)), np.int64)
+    for direction in plan.slots.placement.tolist():
+        for rank, modules in zip(direction, plan.stages, strict=True):
+            np.add.at(counts[rank], list(modules), 1)
+    parts = {name: counts @ getattr(state, name)[0] for name in _RESIDENT}
+    parts["workspace"] = np.full(plan.slots.ranks, options.workspace, np.int64)
+    return sum(parts.values(), np.zeros(plan.slots.ranks, np.int64)), parts
