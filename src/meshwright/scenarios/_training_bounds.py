@@ -58,6 +58,10 @@ class Goals:
         """Rows, the best first."""
         return np.lexsort([self.goal, self.too_large])
 
+    def in_time(self, finish_s: Floats) -> Bools:
+        """Where what ends no sooner than that may be within the one row of these, if it fits."""
+        return self.too_large | (finish_s <= self.goal * (1 + ROUNDING))
+
     def within(self, bound: Goals) -> Bools:
         """Where a row ranks no worse than the one row of `bound`, but for rounding."""
         near = self.goal <= bound.goal * (1 + ROUNDING)
@@ -66,8 +70,11 @@ class Goals:
 
 def least_goals(  # noqa: PLR0917 - the nouns, groups, and what is one
     model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts, lines: Sequence[Line]
-) -> Goals:
-    """No layout that differs from a row in nothing but its line, one of `lines`, has a lower goal."""
+) -> tuple[Goals, Floats]:
+    """No layout that differs from a row in nothing but its line, one of `lines`, has a lower goal, or ends sooner.
+
+    The second holds for every offload.
+    """
     count = maximum(micro_batches(job, layouts), 1)
     mean, least = bounding_pipelines(model, layouts, count, lines)
     state = state_columns(model, layouts, job.recipe, shards=options.shards)
@@ -82,5 +89,5 @@ def least_goals(  # noqa: PLR0917 - the nouns, groups, and what is one
     step = estimate_training(model, system, job, layouts, options.assumptions, count, mean, state)
     seconds = values(step.compute_s + step.layer_exchange_s + step.boundary_s + step.update_s) * (1 - ROUNDING)
     too_large = values(ledger.total) > capacity_bytes(system, options)
-    finish = values(finish_of(model, system, job, options, seconds))
-    return Goals(too_large=too_large, goal=np.where(too_large, values(ledger.total) * 1.0, finish))
+    finish: Floats = values(finish_of(model, system, job, options, seconds))
+    return Goals(too_large=too_large, goal=np.where(too_large, values(ledger.total) * 1.0, finish)), finish

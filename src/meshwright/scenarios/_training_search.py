@@ -103,12 +103,13 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
     best, seen = _NONE, _UNSEEN
     spaces = (space, *(offloading(space, name) for name in offloads(system, options.layout)))
     total = sum(item.size for item in spaces)
+    ends: list[Floats] = []
     for item in spaces:
         if seen.complete:
-            best, seen = _searched(model, system, job, options, item, (best, seen), (progress, total))
+            best, seen = _searched(model, system, job, options, item, (best, seen), (progress, total), ends)
     if seen.complete and not seen.evaluated:
         asked = training_space(model, system, job, options.layout, "asked")
-        best, seen = _searched(model, system, job, options, asked, (_NONE, _UNSEEN), (progress, asked.size))
+        best, seen = _searched(model, system, job, options, asked, (_NONE, _UNSEEN), (progress, asked.size), [])
     if best.layouts is None:
         return training_table(model, system, job, options, space.meshes.take([])), seen
     ranked = best.layouts.take(_ranked(best, options.keep))
@@ -123,22 +124,26 @@ def _searched(  # noqa: PLR0917 - as above
     space: Space,
     before: tuple[_Best, Seen],
     told: tuple[Progress | None, int],
+    ends: list[Floats],
 ) -> tuple[_Best, Seen]:
     """The best and what was seen, with one more space. told: who is told of how many layouts in all."""
     (best, seen), (progress, total) = before, told
     broken = np.zeros(0, dtype=np.bool_)
     try:
         bound = lambda: best.bound(options.keep)  # noqa: E731 - of the best by then
-        for given, ruled_out in _promising(model, system, job, options, space, bound):
-            layouts = None if given is None else _in_need(model, system, job, options, given)
-            spared = 0 if given is None or layouts is None else len(given) - len(layouts)
-            seen = replace(seen, looked_at=seen.looked_at + ruled_out + spared)
-            if layouts is not None and len(layouts):
+        for layouts, ruled_out in _promising(model, system, job, options, space, bound, ends):
+            seen = replace(seen, looked_at=seen.looked_at + ruled_out)
+            if layouts is not None:
                 table = training_table(model, system, job, options, layouts)
                 broken = (
                     refused(model, job, layouts) if space.scope == "asked" else np.zeros(len(table), dtype=np.bool_)
                 )
-                best, seen = _with(best, table, broken, options.keep), _counted(seen, table, broken)
+                seen = _counted(seen, table, broken)
+                if _is_tried(options, layouts):
+                    needy = _in_need(model, system, job, options, table, bound())
+                    best = best if needy is None else _with(best, needy, broken[: len(needy)], options.keep)
+                else:
+                    best = _with(best, table, broken, options.keep)
             if progress is not None:
                 progress(seen.looked_at, total)
             if len(broken) and broken.all():
@@ -149,18 +154,32 @@ def _searched(  # noqa: PLR0917 - as above
 
 
 def _promising(  # noqa: PLR0917 - as above
-    model: Model, system: System, job: TrainJob, options: TrainOptions, space: Space, bound: Callable[[], Goals]
+    model: Model,
+    system: System,
+    job: TrainJob,
+    options: TrainOptions,
+    space: Space,
+    bound: Callable[[], Goals],
+    ends: list[Floats],
 ) -> Iterator[tuple[Layouts | None, int]]:
     """Tables to evaluate, and how many layouts a bound ruled out before each of them.
 
     bound: what layouts must be within by now. First some of each table of groups, then the others, the likeliest first.
+    ends: how soon groups may end, table after table; added where it is empty, which spares groups of another offload.
     """
     if space.scope == "asked":
         yield from ((layouts, 0) for layouts in chunks(space, model))
         return
     left: list[tuple[Groups, Goals]] = []
-    for groups in group_tables(space, model):
-        goals = least_goals(model, system, job, options, firsts(space, groups), space.lines)
+    known = tuple(ends)
+    for number, whole in enumerate(group_tables(space, model)):
+        groups = whole.take(np.flatnonzero(bound().in_time(known[number]))) if known else whole
+        if not len(groups):
+            yield None, int(sizes(space, whole).sum())
+            continue
+        goals, soonest = least_goals(model, system, job, options, firsts(space, groups), space.lines)
+        if not known:
+            ends.append(soonest)
         early = goals.likeliest()[:_EARLY]
         early = early[goals.take(early).within(bound())]
         yield from ((layouts, 0) for layouts in layouts_of(space, groups.take(early)))
@@ -168,7 +187,7 @@ def _promising(  # noqa: PLR0917 - as above
         open_ones[early] = False
         rest = np.flatnonzero(open_ones)
         left.append((groups.take(rest), goals.take(rest)))
-        yield None, int(sizes(space, groups).sum() - sizes(space, groups.take(np.union1d(early, rest))).sum())
+        yield None, int(sizes(space, whole).sum() - sizes(space, groups.take(np.union1d(early, rest))).sum())
     if left:
         yield from _likeliest_first(space, left, bound)
 
@@ -186,15 +205,24 @@ def _likeliest_first(
         yield from ((layouts, 0) for layouts in layouts_of(space, groups.take(near)))
 
 
-def _in_need(model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts) -> Layouts:
-    """Of layouts that the search offloads, those that do not fit without.
+def _is_tried(options: TrainOptions, layouts: Layouts) -> bool:
+    """Whether the search itself, and nobody's wish, offloads these layouts."""
+    return "offload" not in options.layout and layouts.columns["offload"][0] != NONE
+
+
+def _in_need(  # noqa: PLR0917 - as above
+    model: Model, system: System, job: TrainJob, options: TrainOptions, table: TrainingTable, bound: Goals
+) -> TrainingTable | None:
+    """Of offloaded layouts within a bound those that do not fit without; None where there are none.
 
     The others are no sooner for it, and ties go to no offload.
     """
-    if "offload" in options.layout or NONE in layouts.columns["offload"][:1]:
-        return layouts
-    none = layouts.changed({"offload": np.full(len(layouts), NONE, dtype=object)})
-    return layouts.take(np.flatnonzero(~training_table(model, system, job, options, none).fits))
+    near = table.layouts.take(np.flatnonzero(goals_of(table).within(bound)))
+    if not len(near):
+        return None
+    none = near.changed({"offload": np.full(len(near), NONE, dtype=object)})
+    needy = near.take(np.flatnonzero(~training_table(model, system, job, options, none).fits))
+    return training_table(model, system, job, options, needy) if len(needy) else None
 
 
 def _counted(seen: Seen, table: TrainingTable, broken: Bools) -> Seen:
