@@ -245,7 +245,7 @@ def grades(table: TrainingTable, broken: Bools) -> Ints:
 def goals_of(table: TrainingTable) -> Goals:
     """What ranks rows of one grade: the finish, and bytes where a rank does not hold it."""
     finish: Any = values(table.finish_s)
-    goal = np.where(table.fits, finish, values(table.ledger.total) * 1.0)
+    goal: Floats = np.where(table.fits, finish, values(table.ledger.total) * 1.0)
     return Goals(too_large=~table.fits, goal=np.where(np.isnan(goal), np.inf, goal))
 
 
