@@ -41,7 +41,6 @@ NOT_MODELLED: Final = (
     "norms, rotary embedding, activation functions, residual adds, dropout and the loss (an --efficiency holds them)",
     "kernel launches, and that computation and communication slow each other where they overlap",
     "steady-state waits for messages between stages: the estimate has those of fill and drain, the simulation all",
-    "gradients of adapters alone: with LoRA the reduction is charged as if all parameters were trained",
 )
 
 
@@ -100,11 +99,16 @@ class _Stages:
     exchange_forward_s: Any
     exchange_backward_s: Any
     gather_s: Any
+    refresh_s: Any
     reduce_s: Any
     spread_s: Any
     first_gather_s: Any
+    first_refresh_s: Any
     first_reduce_s: Any
-    sent_bytes: Any
+    gather_bytes: Any
+    refresh_bytes: Any
+    reduce_bytes: Any
+    spread_bytes: Any
 
 
 def estimate_training(  # noqa: PLR0917 - the nouns and what follows from them
@@ -165,7 +169,7 @@ def _stages(  # noqa: PLR0917 - what layers do
     backward = summed(work.input_s) + weight
     if charged:
         backward = backward + summed(work.repeated_s)
-    gather, reduce = moved.gather_s[mesh], moved.reduce_s[mesh]
+    gather, refresh, reduce = moved.gather_s[mesh], moved.refresh_s[mesh], moved.reduce_s[mesh]
     return _Stages(
         forward_s=summed(work.forward_s),
         backward_s=backward,
@@ -173,11 +177,16 @@ def _stages(  # noqa: PLR0917 - what layers do
         exchange_forward_s=summed(inside.forward_s[place]),
         exchange_backward_s=summed(inside.backward_s[place]),
         gather_s=summed(gather, held),
+        refresh_s=summed(refresh, held),
         reduce_s=summed(reduce, held),
         spread_s=summed(moved.spread_s[mesh], held),
         first_gather_s=_first_module(gather, held),
+        first_refresh_s=_first_module(refresh, held),
         first_reduce_s=_first_module(reduce, held),
-        sent_bytes=summed(moved.sent_bytes[mesh], held),
+        gather_bytes=summed(moved.gather_bytes[mesh], held),
+        refresh_bytes=summed(moved.refresh_bytes[mesh], held),
+        reduce_bytes=summed(moved.reduce_bytes[mesh], held),
+        spread_bytes=summed(moved.spread_bytes[mesh], held),
     )
 
 
@@ -216,7 +225,7 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     every_reduce = where(zero >= _GRADIENTS, stages.reduce_s, none)
     last_reduce = where(zero < _GRADIENTS, stages.reduce_s, none) + stages.spread_s
     last_reduce = last_reduce + where(zero == 0, stages.reduce_s, none)
-    once_gather = where((zero > 0) & (zero < _PARAMETERS), stages.gather_s, none)
+    once_gather = where((zero > 0) & (zero < _PARAMETERS), stages.refresh_s, none)
     forward = stages.forward_s + stages.exchange_forward_s
     backward = stages.backward_s + stages.exchange_backward_s
     count: Any = micro_batches[:, None]
@@ -226,7 +235,7 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
         ends = where(zero == _PARAMETERS, stages.first_gather_s, none) + stages.first_reduce_s
         ends = ends + maximum(last_reduce - stages.first_reduce_s - room, 0.0)
         ends = ends + where(
-            once_gather > 0, stages.first_gather_s + maximum(once_gather - stages.first_gather_s - forward, 0.0), none
+            once_gather > 0, stages.first_refresh_s + maximum(once_gather - stages.first_refresh_s - forward, 0.0), none
         )
     else:
         behind_f, behind_b = every_gather, every_gather + every_reduce
@@ -247,7 +256,6 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     sends = boundary * 2 * (layouts.degree("pp") - 1)
     exposed = named(exchanged + behind + sends, "exposed_comm_s")
     channel = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
-    collectives = 2.0 * (layouts.degree("zero") == _PARAMETERS) + (layouts.degree("zero") >= _GRADIENTS)
     return TrainingStep(
         compute_s=compute,
         exposed_comm_s=exposed,
@@ -257,11 +265,22 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
         bubble_s=named(bubble, "bubble_s"),
         update_s=named(update, "update_s"),
         channel_s=named(channel, "channel_s"),
-        sent_bytes=own(stages.sent_bytes) * collectives * micro_batches,
+        sent_bytes=own(_sent_bytes(zero, count, stages)),
         hardware_flops=_hardware_flops(lines, work, micro_batches),
         total_s=named(compute + exposed + bubble + update, "step_s"),
         slowest=lines.number[rows, slowest],
     )
+
+
+def _sent_bytes(zero: Any, micro_batches: Any, stages: _Stages) -> Any:
+    """[rows, entries]: under zero 3 two gathers a micro-batch, else parameters once after the update.
+
+    Gradients are reduced every micro-batch from zero 2 on, else once; without zero an all_reduce is twice that.
+    """
+    none = np.zeros(1)
+    weights = where(zero == _PARAMETERS, stages.gather_bytes * 2 * micro_batches, stages.refresh_bytes)
+    times = where(zero >= _GRADIENTS, micro_batches, where(zero == 0, np.full(1, 2), np.full(1, 1)))
+    return where(zero > 0, weights, none) + stages.reduce_bytes * times + stages.spread_bytes
 
 
 def _bubble(layouts: Layouts, lines: Pipelines, times: tuple[Any, Any, Any], rows: Ints, slowest: Ints) -> Floats:
