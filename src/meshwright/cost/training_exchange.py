@@ -218,16 +218,17 @@ def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recip
     read, held, summed = (
         _module_bytes(model, layouts, recipe, listed) for listed in (gathered, _kept, gradient_buffers)
     )
-    spread = [(group, shard, summed[0]) for group in copies] + [(of_experts, experts, summed[1])]
+    spread = [*((group, shard, summed[0]) for group in copies), (of_experts, experts, summed[1])]
+    none = np.zeros(summed[0].shape)
     return StateExchange(
         gather_s=_all(shard, read[0]) + _all(experts, read[1]),
         refresh_s=_all(shard, held[0]) + _all(experts, held[1]),
         reduce_s=_all(shard, summed[0]) + _all(experts, summed[1]),
-        spread_s=sum(_copies(*item) for item in spread),
+        spread_s=sum((_copies(*item) for item in spread), none),
         gather_bytes=_sent(shard, read[0]) + _sent(experts, read[1]),
         refresh_bytes=_sent(shard, held[0]) + _sent(experts, held[1]),
         reduce_bytes=_sent(shard, summed[0]) + _sent(experts, summed[1]),
-        spread_bytes=sum(_sent(group, _piece(owners, size)) * 2 for group, owners, size in spread),
+        spread_bytes=sum((_sent(group, _piece(owners, size)) * 2 for group, owners, size in spread), none),
     )
 
 
