@@ -33,10 +33,10 @@ class TrainOptions:
     checkpoint_interval: useful time between saves; storage_write: how quickly one is written, training standing;
     restart: from a failure to the first step.   straggler_sigma: spread of a device's compute time over steps.
     spike_interval: between loss spikes, each of which goes back to the last save.   kernel: of attention.   loss:
-    whether logits are stored.   shards: how zero cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of
-    every tensor in chunks rounded up (FSDP2).   price: of a device for an hour.   objective: what
-    ranks.   keep: candidates shown.   finalists: of these, the first that are simulated.   layout: fixed fields, the
-    rest is searched.
+    whether logits are stored.   elementwise: whether norms and gated units are one kernel each.   shards: how zero
+    cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of every tensor in chunks rounded up (FSDP2).
+    price: of a device for an hour.   objective: what ranks.   keep: candidates shown.   finalists: of these, the first
+    that are simulated.   layout: fixed fields, the rest is searched.
     """
 
     objective: TrainObjective = "date"
@@ -52,6 +52,7 @@ class TrainOptions:
     workspace: Bytes = WORKSPACE
     kernel: Literal["flash", "materialised"] = "flash"
     loss: Literal["materialised", "fused"] = "materialised"
+    elementwise: Literal["eager", "fused"] = "eager"
     shards: Shards = "even"
     card_mtbf: Seconds | None = None
     job_mtbf: Seconds | None = None

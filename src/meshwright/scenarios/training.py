@@ -15,13 +15,14 @@ from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.training import NOT_MODELLED
 from meshwright.job.train import checked_training, step_tokens, steps_of
 from meshwright.scenarios import _training_simulated
+from meshwright.scenarios._initialisation import initialisation
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import search_training
 from meshwright.scenarios._training_simulated import MOST_PASSES, needed_bytes, too_long, with_simulation
 from meshwright.scenarios._training_space import training_space
-from meshwright.scenarios._training_table import failures_per_s, save_bytes, save_s
+from meshwright.scenarios._training_table import capacity_bytes, failures_per_s, save_bytes, save_s
 from meshwright.workload import training_messages
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def _body(  # noqa: PLR0917 - the nouns and what was found
         "steps": steps_of(job),
         "step_tokens": step_tokens(job.global_batch, job.sequence),
         "searched": seen,
+        "initialisation": initialisation(model, job, capacity_bytes(system, options)),
         "save_bytes": save_bytes(model, job),
         "save_s": save_s(model, job, options),
         "failures_per_s": failures_per_s(system, options),
@@ -174,6 +176,7 @@ _BASIS: Final = {
     "candidates[].step": f"{Basis.FORMULA.value}: at the stated efficiency, or a lower bound at datasheet rates",
     "candidates[].finish_s": f"{Basis.FORMULA.value}: from step times, first-order overhead and planned stops",
     "candidates[].energy_j": f"{Basis.DATASHEET.value}: boxes at full power",
+    "initialisation": f"{Basis.FORMULA.value}: where every rank builds the whole model before it is sharded",
     "save_bytes": Basis.FORMULA.value,
     "failures_per_s": Basis.ASSUMED.value,
 }

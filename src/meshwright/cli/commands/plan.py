@@ -119,6 +119,13 @@ _TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve"
 @click.option("--kernel", type=click.Choice(["flash", "materialised"]), default="flash", show_default=True)
 @click.option("--loss", type=click.Choice(["materialised", "fused"]), default="materialised", show_default=True)
 @click.option(
+    "--elementwise",
+    type=click.Choice(["eager", "fused"]),
+    default="eager",
+    show_default=True,
+    help="Whether a norm and a gated unit are one kernel each, which keep less.",
+)
+@click.option(
     "--shards",
     type=click.Choice(["even", "strict"]),
     default="even",
