@@ -69,12 +69,11 @@ def choices(job: TrainJob, lines: Sequence[Line], fixed: Mapping[str, Any]) -> L
     }
     axes = {name: [fixed[name]] if name in fixed else values for name, values in axes.items()}
     grid = np.meshgrid(*(np.arange(len(values)) for values in axes.values()), indexing="ij")
-    found: dict[str, Any] = {}
-    for (name, values), places in zip(axes.items(), grid, strict=True):
-        found[name] = _column(list(values))[places.reshape(-1)]
-    line = found.pop("line")
+    places = {name: own.reshape(-1) for name, own in zip(axes, grid, strict=True)}
+    line = places.pop("line")
+    found = {name: _column(list(axes[name]))[own] for name, own in places.items()}
     found["schedule"] = _column([name for name, _ in lines])[line]
-    found["virtual_stages"] = _column([pieces for _, pieces in lines])[line]
+    found["virtual_stages"] = np.array([pieces for _, pieces in lines], dtype=np.int64)[line]
     return Layouts(columns=found)
 
 

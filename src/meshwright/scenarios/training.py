@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from meshwright.system.system import System
 
 LEFT_OUT: Final = (
+    "experts cut wider than tp, and other numbers of layers a recompute policy spreads over: tried where --layout says",
     "shared storage: a save writes at its own rate, and training stands meanwhile",
     "a batch that grows during training; evaluation beside planned stops",
 )
