@@ -192,7 +192,7 @@ def test_the_space_is_every_layout_that_can_be_launched(name, on):
     ]
     meshes = [
         dict(zip(MESH, mesh, strict=True))
-        for mesh in product(degrees, degrees, degrees, degrees, degrees, degrees, [1, 2])
+        for mesh in product(degrees, degrees, degrees, degrees, degrees, degrees, degrees)
         if np.prod(mesh[:5]) == system.devices
     ]
     choices = product([False, True], range(4), divisors(2), [(None, 1), *schedules], POLICIES, OFFLOADS)

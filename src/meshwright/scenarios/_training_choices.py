@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from meshwright.base.errors import ScheduleError
 from meshwright.base.numbers import divide_up
 from meshwright.cost.pipelines import takes
 from meshwright.layout.layouts import Layouts, distinct
@@ -80,8 +81,11 @@ def choices(job: TrainJob, lines: Sequence[Line], fixed: Mapping[str, Any]) -> L
 def lines(layers: int, stages: Ints, fixed: Mapping[str, Any], scope: Scope) -> tuple[Line, ...]:
     """Schedules with the virtual stages of a rank, up to one a layer.
 
-    Those without a formula of their bubble are for `schedule` alone. Raises SCH003 for an unknown schedule.
+    Those without a formula of their bubble are for `schedule` alone. Raises SCH003 for an unknown schedule, SCH011 for
+    one without a formula.
     """
+    if "schedule" in fixed and not _has_formula(fixed["schedule"]):
+        raise ScheduleError(11, f"no formula is known for {fixed['schedule']}", "run it: meshwright schedule")
     piped = stages[stages > 1]
     most = max(1, layers // int(piped.min(initial=layers)))
     names = [fixed["schedule"]] if "schedule" in fixed else [name for name in SCHEDULES.names() if _has_formula(name)]

@@ -115,7 +115,7 @@ def _all_comm_s(shown: Candidate) -> float:
 def _warnings(seen: Seen) -> tuple[str, ...]:
     if seen.complete:
         return ()
-    return (f"interrupted after {seen.looked_at:,} layouts: the best of these, not of all",)
+    return (f"interrupted after {seen.looked_at:,} layouts: the best that was found by then, not of all",)
 
 
 def _verdict(  # noqa: PLR0917 - the nouns and what was found
@@ -127,6 +127,9 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
     best: Candidate | None,
 ) -> Verdict:
     what = f"{job.tokens:,} tokens of {model.name} on {system.name}"
+    if best is None and (why := found[0].excluded) is not None and why.limit != "capacity":
+        near = "" if why.nearest is None else f"; nearest: {why.nearest}"
+        return Verdict(answer="no", text=f"{what}: {found[0].id} can not be launched: {why.reason}{near}")
     if best is None:
         held = found[0].memory
         text = f"{what} do not fit: {found[0].id} still needs {show_bytes(held['per_rank_bytes'])} of "
