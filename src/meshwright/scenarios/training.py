@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from meshwright.system.system import System
 
 LEFT_OUT: Final = (
+    "experts cut wider than tp, and other numbers of layers a recompute policy spreads over: tried where --layout says",
     "shared storage: a save writes at its own rate, and training stands meanwhile",
     "a batch that grows during training; evaluation beside planned stops",
 )
@@ -119,7 +120,7 @@ def _all_comm_s(shown: Candidate) -> float:
 def _warnings(model: Model, options: TrainOptions, seen: Seen, found: tuple[Candidate, ...]) -> tuple[str, ...]:
     said: list[str] = []
     if not seen.complete:
-        said.append(f"interrupted after {seen.looked_at:,} layouts: the best of these, not of all")
+        said.append(f"interrupted after {seen.looked_at:,} layouts: the best that was found by then, not of all")
     long = sum(too_long(model, item) for item in found[: options.finalists])
     if long:
         said.append(f"{long} of the finalists are not simulated: more than {MOST_PASSES:,} passes of modules in a step")
@@ -142,6 +143,9 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
     best: Candidate | None,
 ) -> Verdict:
     what = f"{job.tokens:,} tokens of {model.name} on {system.name}"
+    if best is None and (why := found[0].excluded) is not None and why.limit != "capacity":
+        near = "" if why.nearest is None else f"; nearest: {why.nearest}"
+        return Verdict(answer="no", text=f"{what}: {found[0].id} can not be launched: {why.reason}{near}")
     if best is None:
         first = found[0]
         known, held = first.measures["simulated"], first.memory

@@ -113,6 +113,7 @@ MEANING = {
     "LAY020": "memory that does not suffice",
     "LAY021": "power that does not suffice",
     "LAY030": "a recompute policy that is not known",
+    "LAY036": "cp that does not cut the sequence into two equal shards a rank",
     "MOD001": "an unknown model",
     "MOD002": "an unknown family",
     "MOD003": "a config without a model_type",

@@ -21,6 +21,7 @@ from meshwright.cli.options import (
     workspace_fields,
     workspace_option,
 )
+from meshwright.cli.progress import progress
 from meshwright.cli.show import show
 from meshwright.job.expert_load import read_expert_reads
 from meshwright.job.faults import read_fault
@@ -162,5 +163,6 @@ def train(model: ModelChoice, system: str, settings: tuple[str, ...], output: Ou
     }
     options = build(TrainOptions, given, "plan train")
     read, on = model_of(model, changes["model"]), system_of(system, changes["system"])
-    result = plan_train(read, on, changed(job, changes["job"]), options)
+    with progress(output, "layouts") as told:
+        result = plan_train(read, on, changed(job, changes["job"]), options, told)
     return show(result, output)
