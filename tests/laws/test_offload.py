@@ -75,7 +75,9 @@ def test_a_wait_is_never_negative_and_falls_with_the_window(sent, rate, window):
 
 
 COLUMNS = {
-    "optimizer": lambda size, link: optimizer_offload(2 * size, 2 * size, 12 * size, link, 76.8e9, 1.0 + 0 * size, 36),
+    "optimizer": lambda size, link: optimizer_offload(
+        2 * size, 2 * size, 12 * size, 4 * size, 0 * size, link, 76.8e9, 1.0 + 0 * size, 36
+    ),
     "parameters": lambda size, link: parameter_offload(2 * size, 2 * size, link, 0.3, 0.6, 36, 8),
     "activations": lambda size, link: activation_offload(size, 4 * size, link, 0.3 + 0 * size, 0.6 + 0 * size, 36, 8),
 }

@@ -6,13 +6,13 @@ The one list of it: memory, tables by parameter and messages are read off it und
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.errors import JobError, suggest
 from meshwright.job.optimizer import Moment, Weight, moments
 from meshwright.layout.ownership import product
 from meshwright.model.formats import FP32, PLAIN, Format, fp8_block
-from meshwright.model.model import USUALLY_QUANTIZED, block_weights
+from meshwright.model.model import USUALLY_QUANTIZED, block_weights, first_weights, last_weights
 from meshwright.model.tensors import Dim, Tensor
 
 if TYPE_CHECKING:
@@ -63,6 +63,34 @@ def kept(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
             found.append(_as(tensor, "master", "optimizer_state", FP32))
         found += [_state(tensor, moment) for moment in moments(recipe.optimizer, _weight(tensor))]
     return tuple(found)
+
+
+def model_kept(model: Model, recipe: Recipe) -> tuple[tuple[Kept, int], ...]:
+    """Everything that is kept of a whole model, with how often: every expert, a tied head once.
+
+    Raises JOB043 for adapters of matrices that the model lacks.
+    """
+    check_targets(model, recipe)
+    ends = (*first_weights(model), *(tensor for tensor in last_weights(model) if tensor.alias is None))
+    layers = [
+        (item, count)
+        for kind, count in enumerate(model.kind_counts)
+        for item in kept(block_weights(model, kind), recipe)
+    ]
+    return (*((item, 1) for item in kept(ends, recipe)), *layers)
+
+
+def saved_parts(model: Model, recipe: Recipe) -> dict[str, Any]:
+    """Bytes of a save at the boundary of a step: parameters, master and optimizer_state; gradients are not saved there.
+
+    Raises JOB043, as `model_kept`. Source: chapter "Training systems", section 10.4.2.
+    """
+    found: dict[str, Any] = {"parameters": 0, "master": 0, "optimizer_state": 0}
+    for item, count in model_kept(model, recipe):
+        part = item.name if item.name in found else item.state
+        if part in found:
+            found[part] = found[part] + item.piece_bytes(item.tensor.shape) * count
+    return found
 
 
 def gathered(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:

@@ -101,9 +101,11 @@ def prefetch_wait_s(load_s: N, window_s: Any, pieces_count: Any) -> N:
 
 
 def optimizer_offload(  # noqa: PLR0917 - the sizes and rates of one step
-    gradient_bytes: Floats,
-    parameter_bytes: Floats,
+    sent_bytes: Floats,
+    returned_bytes: Floats,
     state_bytes: Floats,
+    touched_bytes: Floats,
+    cast_s: Floats,
     link_bytes_per_s: Any,
     host_bytes_per_s: Any,
     window_s: Floats,
@@ -111,19 +113,21 @@ def optimizer_offload(  # noqa: PLR0917 - the sizes and rates of one step
 ) -> Offload:
     """Optimizer state on the host: gradients go down behind the backward, the host updates, parameters come back.
 
-    gradient_bytes, parameter_bytes: that a device owns and sends, receives.   state_bytes: master weights and moments
-    it owns.   window_s: of the backward.   pieces_count: parts of it that move on their own (layers). The update is
-    bound by the host's memory: gradients are read once, the state is read and written, parameters are written.
+    sent_bytes, returned_bytes: of the gradients and of the parameters that a device owns.   state_bytes: master weights
+    and moments it owns; they are read and written.   touched_bytes: what else the update moves in the host's memory:
+    gradients, cast or not, and the parameters written.   cast_s: of gradients on the device, before they go.
+    window_s: of the backward.   pieces_count: parts of it that move on their own (layers). The update is bound by the
+    host's memory.
     """
-    moved: Any = gradient_bytes + state_bytes * 2 + parameter_bytes
+    moved: Any = state_bytes * 2 + touched_bytes
     update: Any = moved / host_bytes_per_s
-    down, up = gradient_bytes / link_bytes_per_s, parameter_bytes / link_bytes_per_s
+    down, up = sent_bytes / link_bytes_per_s + cast_s, returned_bytes / link_bytes_per_s
     return Offload(
         exposed_wait_s=round_trip_wait_s(window_s, down, update, up, pieces_count),
-        host_bytes=state_bytes + gradient_bytes + parameter_bytes,
-        device_bytes=(gradient_bytes + parameter_bytes) / pieces_count,
-        sent_bytes=gradient_bytes,
-        received_bytes=parameter_bytes,
+        host_bytes=state_bytes + sent_bytes + returned_bytes,
+        device_bytes=(sent_bytes + returned_bytes) / pieces_count,
+        sent_bytes=sent_bytes,
+        received_bytes=returned_bytes,
         update_s=update,
     )
 

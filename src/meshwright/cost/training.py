@@ -71,13 +71,15 @@ class TrainingAssumptions:
 class TrainingStep:
     """Columns, one row a layout; seconds of one step.
 
-    compute_s: passes of the slowest rank over all micro-batches.   exposed_comm_s: what computation waits for, the sum
-    of the next five: tensor_s (tp), context_s is within it; expert too.   bubble_s: idle for other stages.
+    compute_s: passes of the slowest rank over all micro-batches.   forward_s, backward_s: of one of them.
+    exposed_comm_s: what computation waits for, the sum of the next three parts.   bubble_s: idle for other stages.
     channel_s: how long the channel of weights and gradients is busy, hidden or not.   sent_bytes: what a rank sends on
     it.   hardware_flops: of one rank's micro-batches, recompute included, summed over the stages.
     """
 
     compute_s: Floats
+    forward_s: Floats
+    backward_s: Floats
     exposed_comm_s: Floats
     layer_exchange_s: Floats
     state_exchange_s: Floats
@@ -318,6 +320,8 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     channel_s = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
     return TrainingStep(
         compute_s=compute,
+        forward_s=own(stages.forward_s),
+        backward_s=own(stages.backward_s),
         exposed_comm_s=exposed,
         layer_exchange_s=exchanged,
         state_exchange_s=behind,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
     from meshwright.cost.pipelines import Pipelines
     from meshwright.cost.training_activations import ActivationColumns
+    from meshwright.cost.training_offload import Moved
     from meshwright.cost.training_state import StateColumns
     from meshwright.layout.layouts import Layouts
 
@@ -59,16 +60,19 @@ def training_ledger(  # noqa: PLR0917 - the columns of what is kept
     workspace_bytes: int,
     budget_bytes: int | None,
     modules_ahead: int,
+    moved: Moved | None,
 ) -> TrainingLedger:
     """The ledger of every row.
 
     budget_bytes: in place of activations, gathered modules, transients and workspace, where it is given.
     modules_ahead: 1 where the next is gathered while another is in use (prefetch), else 0.   Source: chapter "Training
-    systems", sections 10.2.1 to 10.2.4.
+    systems", sections 10.2.1 to 10.2.4.   moved: what is offloaded; None for nothing.
     """
-    entries = {name: _of_layers(lines, getattr(state, name)) for name in ("parameters", "gradients", "optimizer_state")}
-    resident = entries["parameters"] + entries["gradients"] + entries["optimizer_state"]
+    entries = {name: of_layers(lines, getattr(state, name)) for name in ("parameters", "gradients", "optimizer_state")}
     activations = _activations(lines, kept)
+    if moved is not None:
+        entries, activations = moved.left(entries, activations)
+    resident = entries["parameters"] + entries["gradients"] + entries["optimizer_state"]
     gathered = _gathered(layouts, lines, state, modules_ahead)
     transient = _transient(lines, kept)
     workspace = np.full(len(layouts), workspace_bytes)
@@ -89,7 +93,7 @@ def training_ledger(  # noqa: PLR0917 - the columns of what is kept
     return TrainingLedger(stage=of_entry(lines.number, worst), workspace=workspace, **found)
 
 
-def _of_layers(lines: Pipelines, columns: Any) -> Any:
+def of_layers(lines: Pipelines, columns: Any) -> Any:
     """[rows, entries]: of one layer or end, all that a rank holds."""
     total: Any = columns[:, 0, None] * lines.layers[:, :, 0]
     for kind in range(1, lines.layers.shape[2]):

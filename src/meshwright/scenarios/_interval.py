@@ -11,17 +11,14 @@ from meshwright.base.errors import CheckpointError, JobError
 from meshwright.base.numbers import maximum
 from meshwright.base.traced import Traced, held
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds, Share, show_seconds
+from meshwright.cost.kept import saved_parts
 from meshwright.cost.overheads import devices_failures_per_s, exposed_restart_s
+from meshwright.job.recipe import Recipe, checked_recipe
 from meshwright.job.serve import check_range
-from meshwright.model.model import Model, parameter_counts
+from meshwright.model.model import Model
 from meshwright.sim.failures import Recovery
 
 Mode: TypeAlias = Literal["sync", "async"]
-SAVED: Final = {"parameters": 2, "master": 4, "optimizer_state": 8}
-"""Bytes a parameter of what a save at a step boundary holds: bf16 parameters, an fp32 master copy and two fp32 moments.
-
-Gradients are not saved there. Source: chapter "Training systems", section 10.4.2.
-"""
 _LONGEST_S: Final = 1e12
 _MOST_DEVICES: Final = 2**24
 _MOST_INTERVALS: Final = 16
@@ -38,19 +35,20 @@ _COMPARED: Final = (Seconds(300.0), Seconds(900.0), Seconds(1800.0))
 class IntervalOptions:
     """What a save is, what fails, and the run that both belong to.
 
-    size: of one save, None when a model's is meant.   write: what the storage takes, all writers together.   devices:
-    of the job.   job_mtbf: between failures of the whole job's hardware; or card_mtbf of one device, with
-    common_mode_mtbf of each thing that stops all of them (counted once).   spike_interval: between loss spikes of the
-    job, which roll back as a failure does.   restart: from a failure until training runs again.   mode, copy, commit: a
-    save holds training from its copy to its commit (sync), or for its copy only (async).   recovery: failures may hit a
-    restart (exposed) or not (safe).   intervals: to be compared.   within: of the best overhead, in points, what counts
-    as flat.   work: useful training time of the run.   reserve: planned stops within it.   runs, seed: of the
-    simulation; 0 runs for none.
+    size: of one save, None when a model's is meant, under recipe.   write: what the storage takes, all writers
+    together.   devices: of the job.   job_mtbf: between failures of the whole job's hardware; or card_mtbf of one
+    device, with common_mode_mtbf of each thing that stops all of them (counted once).   spike_interval: between
+    loss spikes of the job, which roll back as a failure does.   restart: from a failure until training runs again.
+    mode, copy, commit: a save holds training from its copy to its commit (sync), or for its copy only (async).
+    recovery: failures may hit a restart (exposed) or not (safe).   intervals: to be compared.   within: of the best
+    overhead, in points, what counts as flat.   work: useful training time of the run.   reserve: planned stops
+    within it.   runs, seed: of the simulation; 0 runs for none.
     """
 
     write: BytesPerSecond
     restart: Seconds
     size: Bytes | None = None
+    recipe: Recipe = field(default_factory=Recipe)
     devices: int = 1
     job_mtbf: Seconds | None = None
     card_mtbf: Seconds | None = None
@@ -136,8 +134,7 @@ def _parts(options: IntervalOptions, model: Model | None) -> dict[str, Any] | No
         raise CheckpointError(6, f"{given}: what is saved is one or the other", "--size 112GB or --model MODEL")
     if model is None:
         return None
-    count: Any = parameter_counts(model)["total"]
-    return {name: count * each for name, each in SAVED.items()}
+    return saved_parts(model, checked_recipe(options.recipe))
 
 
 def _check_counts(options: IntervalOptions) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BEST: Final = "best"
-_MOST_DRAWN: Final = 5_000_000
+MOST_DRAWN: Final = 5_000_000
 _POINTS: Final = 12
 _STEPS: Final = 4
 _HALVINGS: Final = 100
@@ -196,12 +196,12 @@ def simulated(options: IntervalOptions, case: Case, best_s: float) -> tuple[Simu
             restart_s=float(options.restart),
             recovery=options.recovery,
         )
-        if options.runs and _expected_failures(run) * max(options.runs, _MOST_DRAWN // MOST_FAILURES) <= _MOST_DRAWN:
+        if options.runs and expected_failures(run) * max(options.runs, MOST_DRAWN // MOST_FAILURES) <= MOST_DRAWN:
             found.append(_drawn(options, name, run))
     return tuple(found)
 
 
-def _expected_failures(run: FailingRun) -> float:
+def expected_failures(run: FailingRun) -> float:
     """Failures of the run: its time over the mean time between them."""
     each = retry_cycle_s(run.interval_s, run.stall_s, run.lag_s, run.failures_per_s, run.restart_s)
     return float(each * run.work_s / run.interval_s * run.failures_per_s)

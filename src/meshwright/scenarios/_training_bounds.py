@@ -18,7 +18,9 @@ from meshwright.cost.pipelines import bounding_pipelines
 from meshwright.cost.training import estimate_training
 from meshwright.cost.training_activations import activation_columns
 from meshwright.cost.training_memory import training_ledger
+from meshwright.cost.training_offload import gradient_cast, moved_columns
 from meshwright.cost.training_state import state_columns
+from meshwright.scenarios._training_host import host_path
 from meshwright.scenarios._training_space import micro_batches
 from meshwright.scenarios._training_table import capacity_bytes, finish_of
 
@@ -73,7 +75,10 @@ def least_goals(  # noqa: PLR0917 - the nouns, groups, and what is one
         model, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss, stages="least"
     )
     ahead = 1 if options.prefetch == "on" else 0
-    ledger = training_ledger(layouts, least, state, kept, options.workspace, options.activation_budget, ahead)
+    path = host_path(system)
+    cast = None if path is None else gradient_cast(job.recipe, path)
+    moved = moved_columns(model, layouts, job.recipe, least, state, kept, cast, options.shards)
+    ledger = training_ledger(layouts, least, state, kept, options.workspace, options.activation_budget, ahead, moved)
     step = estimate_training(model, system, job, layouts, options.assumptions, count, mean, state)
     seconds = values(step.compute_s + step.layer_exchange_s + step.boundary_s + step.update_s) * (1 - ROUNDING)
     too_large = values(ledger.total) > capacity_bytes(system, options)

@@ -15,6 +15,7 @@ import numpy as np
 from meshwright.base.errors import ScheduleError
 from meshwright.base.numbers import divide_up
 from meshwright.cost.pipelines import takes
+from meshwright.cost.training_offload import OFFLOADS
 from meshwright.layout.layouts import Layouts, distinct
 from meshwright.search.candidates import divisors
 from meshwright.workload.recomputing import read_recompute
@@ -32,12 +33,11 @@ POLICIES: Final = (
     *("none", "attention", "selective", "full"),
     *("every_2", "every_4", "uniform_2", "uniform_4", "uniform_8"),
 )
-OFFLOADS: Final = ("none",)
 
 
 @dataclass(frozen=True, slots=True)
 class KindOfMesh:
-    """What of a mesh decides which choices it takes. cut: tp above 1.   copies: of attention.   sharded: dp_shard too."""
+    """What of a mesh decides which choices it takes. cut: tp above 1.   copies: of attention.   sharded: dp_shard."""
 
     cut: bool
     pp: int
@@ -61,7 +61,7 @@ class Agreed:
 def choices(job: TrainJob, lines: Sequence[Line], fixed: Mapping[str, Any]) -> Layouts:
     """All combinations of the fields beside the mesh, lines fastest."""
     axes: dict[str, Sequence[Any]] = {
-        "offload": OFFLOADS,
+        "offload": OFFLOADS[:1],
         "recompute": POLICIES,
         "sp": [False, True],
         "zero": [0, 1, 2, 3],

@@ -17,6 +17,8 @@ TrainObjective: TypeAlias = Literal["date", "cost", "gpu_hours"]
 NO_TIME: Final = Seconds(0.0)
 NO_SHARE: Final = Share(0.0)
 _MOST_KEPT: Final = 10_000
+_MOST_RUNS: Final = 100_000
+SLOW_SIGMAS: Final = 3.0
 WORKSPACE: Final = Bytes(2 * 2**30)
 RESTART: Final = Seconds(120.0)
 INTERVAL: Final = Seconds(1800.0)
@@ -30,13 +32,17 @@ class TrainOptions:
     preparing prep_rate sequences a second, beside the step.   activation_budget: in place of the computed activations,
     gathers and workspace.   usable_memory: of a device, in place of its capacity.   workspace: kept free (assumed).
     card_mtbf, job_mtbf: mean time between failures of one device, or of all of them; without either none fails.
-    checkpoint_interval: useful time between saves; storage_write: how quickly one is written, training standing;
-    restart: from a failure to the first step.   straggler_sigma: spread of a device's compute time over steps.
+    common_mode_mtbf: beside card_mtbf, of each thing that stops all devices.   checkpoint_interval: useful time between
+    saves; storage_write: how quickly one is written, training standing, or beside training once checkpoint_copy is
+    over; restart: from a failure to the first step.   straggler_sigma: spread of a device's compute time over steps;
+    slow_sigmas, slow_steps: of one slow device, how far above the mean, and for how many steps.   runs, seed: of the
+    whole run, drawn; 0 runs for none.
     spike_interval: between loss spikes, each of which goes back to the last save.   kernel: of attention.   loss:
     whether logits are stored.   elementwise: whether norms and gated units are one kernel each.   shards: how zero
     cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of every tensor in chunks rounded up (FSDP2).
-    price: of a device for an hour.   objective: what ranks.   keep: candidates shown.   finalists: of these, the first
-    that are simulated.   layout: fixed fields, the rest is searched.
+    price: of a device for an hour; host_memory, host_bandwidth: of a box; host_link: of a device to it; all in place
+    of the system's.   objective: what ranks.   keep: candidates shown.   finalists: of these, the first that are
+    simulated.   layout: fixed fields, the rest is searched.
     """
 
     objective: TrainObjective = "date"
@@ -56,12 +62,21 @@ class TrainOptions:
     shards: Shards = "even"
     card_mtbf: Seconds | None = None
     job_mtbf: Seconds | None = None
+    common_mode_mtbf: tuple[Seconds, ...] = ()
     checkpoint_interval: Seconds = INTERVAL
     storage_write: BytesPerSecond | None = None
+    checkpoint_copy: Seconds | None = None
     restart: Seconds = RESTART
     straggler_sigma: Share = NO_SHARE
+    slow_sigmas: float = SLOW_SIGMAS
+    slow_steps: int = 1
     spike_interval: Seconds | None = None
     price: float | None = None
+    host_memory: Bytes | None = None
+    host_bandwidth: BytesPerSecond | None = None
+    host_link: BytesPerSecond | None = None
+    runs: int = 1000
+    seed: int = 0
     basis: Literal["datasheet"] = "datasheet"
     keep: int = 20
     finalists: int = 3
@@ -94,6 +109,37 @@ def checked_options(options: TrainOptions) -> TrainOptions:
         ),
         (options.efficiency is not None and options.efficiency <= 0, "--efficiency 0%", "give a share above zero"),
         (options.checkpoint_interval <= 0, "--checkpoint-interval 0s", "give a time above zero"),
+        (
+            options.job_mtbf is not None and bool(options.common_mode_mtbf),
+            "--job-mtbf is of all that stops the job, and --common-mode-mtbf of a part of it",
+            "leave one out",
+        ),
+        (
+            options.checkpoint_copy is not None and options.storage_write is None,
+            "--checkpoint-copy without --storage-write",
+            "give both, as in --checkpoint-copy 2s --storage-write 7GB/s",
+        ),
+        (
+            min(_times_between(options), default=1.0) <= 0,
+            "a mean time between failures or spikes of zero",
+            "give one above zero, as in --card-mtbf 337.07d, or leave it out",
+        ),
+        (
+            options.price is not None and not 0 <= options.price < float("inf"),
+            f"--price {options.price}",
+            "give what a device costs for an hour, from 0 on",
+        ),
+        (not 0 <= options.runs <= _MOST_RUNS, f"--runs {options.runs}", f"give 0 to {_MOST_RUNS}"),
+        (
+            not 0 <= options.slow_sigmas < float("inf") or options.slow_steps < 1,
+            f"--slow-sigmas {options.slow_sigmas:g} and --slow-steps {options.slow_steps}",
+            "give sigmas from 0 on, and at least one step",
+        ),
+        (
+            min((value for value in _rates(options) if value is not None), default=1) <= 0,
+            "a rate or a memory of zero",
+            "give it above zero, as in --storage-write 7GB/s or --host-link 32GB/s, or leave it out",
+        ),
         (not 1 <= options.keep <= _MOST_KEPT, f"--keep {options.keep}", "give 1 to 10000"),
         (not 0 <= options.finalists <= _MOST_KEPT, f"--finalists {options.finalists}", "give 0 to 10000"),
     )
@@ -101,3 +147,15 @@ def checked_options(options: TrainOptions) -> TrainOptions:
         if wrong:
             raise JobError(21, cause, fix)
     return options
+
+
+def _times_between(options: TrainOptions) -> list[float]:
+    """Of failures and spikes, those given."""
+    given = (options.card_mtbf, options.job_mtbf, options.spike_interval, *options.common_mode_mtbf)
+    return [time for time in given if time is not None]
+
+
+def _rates(options: TrainOptions) -> tuple[float | None, ...]:
+    """What divides, where it is given."""
+    held = (options.host_memory, options.host_bandwidth, options.host_link)
+    return (options.storage_write, options.prep_workers, options.prep_rate, *held)

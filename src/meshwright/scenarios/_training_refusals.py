@@ -35,7 +35,11 @@ def refused(model: Model, job: TrainJob, layouts: Layouts) -> Bools:
     )
     counts = few.columns["num_micro_batches"].tolist()
     rows = zip(
-        few.columns["schedule"].tolist(), few.degree("pp").tolist(), few.degree("virtual_stages").tolist(), counts
+        few.columns["schedule"].tolist(),
+        few.degree("pp").tolist(),
+        few.degree("virtual_stages").tolist(),
+        counts,
+        strict=True,
     )
     taken = [
         _refused_schedule(model, name, Shape(stages=stages, micro_batches=max(batches, 1), virtual_stages=pieces))

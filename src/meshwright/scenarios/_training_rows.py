@@ -9,8 +9,9 @@ from meshwright.base.result import Candidate, Excluded
 from meshwright.base.traced import cell
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.model_flops import model_flops
-from meshwright.job.train import step_tokens
+from meshwright.job.train import step_progress, step_tokens
 from meshwright.layout.layout import fields_of
+from meshwright.scenarios._training_host import host_capacity_bytes, host_full
 from meshwright.scenarios._training_refusals import refusal
 from meshwright.scenarios._training_table import capacity_bytes
 
@@ -41,7 +42,7 @@ def _candidate(  # noqa: PLR0917 - the nouns, and which
     refused = refusal(model, system, job, table.layouts, row)
     late = not bool(table.on_time[row])
     fits = refused is None and bool(table.fits[row])
-    excluded = refused or (None if fits else _too_large(memory["per_rank_bytes"], memory["capacity_bytes"]))
+    excluded = refused or (None if fits else _left_out(system, memory))
     if excluded is None and late:
         excluded = _late(job, measures["finish_s"])
     return Candidate(
@@ -64,6 +65,8 @@ def _memory(system: System, options: TrainOptions, table: TrainingTable, row: in
     found["computed_bytes"] = cell(ledger.computed, row)
     found["per_rank_bytes"] = cell(ledger.total, row)
     found["capacity_bytes"] = capacity_bytes(system, options)
+    found["host_bytes"] = cell(table.host_bytes, row)
+    found["host_capacity_bytes"] = host_capacity_bytes(system)
     found["fullest_stage"] = int(ledger.stage[row])
     return found
 
@@ -78,6 +81,8 @@ def _measures(  # noqa: PLR0917 - the nouns, and which
     useful = cell(table.useful_s, row)
     busy = useful * (1 + cell(table.overhead, row))
     calendar = cell(table.finish_s, row)
+    price = system.price if options.price is None else options.price
+    useful_share = step_progress(job) / step_tokens(job.global_batch, job.sequence)
     return {
         "step": {
             "compute_s": cell(step.compute_s, row),
@@ -85,6 +90,7 @@ def _measures(  # noqa: PLR0917 - the nouns, and which
             "bubble_s": cell(step.bubble_s, row),
             "update_s": cell(step.update_s, row),
             "straggler_s": cell(table.straggler_s, row),
+            "offload_wait_s": cell(table.offload_wait_s, row),
             "input_wait_s": cell(table.input_wait_s, row),
             "total_s": total,
         },
@@ -101,13 +107,20 @@ def _measures(  # noqa: PLR0917 - the nouns, and which
         "finish_s": calendar,
         "gpu_hours": busy * devices / HOUR_S,
         "gpu_hours_with_stops": calendar * devices / HOUR_S,
-        "cost": None if options.price is None else calendar * devices / HOUR_S * options.price,
+        "cost": None if price is None else calendar * devices / HOUR_S * price,
         "energy_j": None if system.node_power is None else calendar * system.node_power * system.nodes,
-        "mfu": model_flops(model, job.sequence) * job.global_batch / (total * peak),
+        "mfu": model_flops(model, job.sequence) * job.global_batch * useful_share / (total * peak),
         "hfu": cell(step.hardware_flops, row) * ranks / (total * peak),
-        "tokens_per_s_per_gpu": step_tokens(job.global_batch, job.sequence) / (total * devices),
+        "tokens_per_s_per_gpu": step_progress(job) / (total * devices),
         "peak_rank": int(table.ledger.stage[row]),
     }
+
+
+def _left_out(system: System, memory: dict[str, Any]) -> Excluded:
+    """Of a layout that does not fit: its bytes on a device, or those on its host."""
+    if memory["per_rank_bytes"] > memory["capacity_bytes"]:
+        return _too_large(memory["per_rank_bytes"], memory["capacity_bytes"])
+    return Excluded(code="LAY034", reason=host_full(system, memory["host_bytes"]), nearest=None, limit="host_memory")
 
 
 def _too_large(needed_bytes: int, capacity_bytes: int) -> Excluded:

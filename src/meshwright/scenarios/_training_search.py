@@ -16,9 +16,20 @@ import numpy as np
 
 from meshwright.base.numbers import is_nan
 from meshwright.base.traced import values
+from meshwright.cost.training_offload import NONE
 from meshwright.scenarios._training_bounds import ROUNDING, Goals, least_goals
+from meshwright.scenarios._training_host import offloads
 from meshwright.scenarios._training_refusals import refused
-from meshwright.scenarios._training_space import Groups, chunks, firsts, group_tables, layouts_of, sizes, training_space
+from meshwright.scenarios._training_space import (
+    Groups,
+    chunks,
+    firsts,
+    group_tables,
+    layouts_of,
+    offloading,
+    sizes,
+    training_space,
+)
 from meshwright.scenarios._training_table import TrainingTable, training_table
 from meshwright.search.rank import order
 
@@ -71,6 +82,10 @@ class _Best:
         return self.goals.take([place])
 
 
+_NONE: Final = _Best(layouts=None, grade=np.zeros(0, dtype=np.int64), goals=_NOTHING.take(slice(0, 0)))
+_UNSEEN: Final = Seen(looked_at=0, evaluated=0, fitting=0, on_time=0, complete=True)
+
+
 def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
     model: Model,
     system: System,
@@ -81,12 +96,19 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
 ) -> tuple[TrainingTable, Seen]:
     """The best `options.keep` layouts, best first, and what was seen. The same for any length of the tables.
 
-    progress: told how many layouts are judged, of how many; may raise KeyboardInterrupt. Where no layout keeps every rule beside the fixed fields, those that break one are listed, to be judged.
+    progress: told how many layouts are judged, of how many; may raise KeyboardInterrupt. Layouts that do not fit are
+    tried with every offload, unless one is fixed. Where no layout keeps every rule beside the fixed fields, those that
+    break one are listed, to be judged.
     """
-    best, seen = _searched(model, system, job, options, space, progress)
+    best, seen = _NONE, _UNSEEN
+    spaces = (space, *(offloading(space, name) for name in offloads(system, options.layout)))
+    total = sum(item.size for item in spaces)
+    for item in spaces:
+        if seen.complete:
+            best, seen = _searched(model, system, job, options, item, (best, seen), (progress, total))
     if seen.complete and not seen.evaluated:
         asked = training_space(model, system, job, options.layout, "asked")
-        best, seen = _searched(model, system, job, options, asked, progress)
+        best, seen = _searched(model, system, job, options, asked, (_NONE, _UNSEEN), (progress, asked.size))
     if best.layouts is None:
         return training_table(model, system, job, options, space.meshes.take([])), seen
     ranked = best.layouts.take(_ranked(best, options.keep))
@@ -94,22 +116,31 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
 
 
 def _searched(  # noqa: PLR0917 - as above
-    model: Model, system: System, job: TrainJob, options: TrainOptions, space: Space, progress: Progress | None
+    model: Model,
+    system: System,
+    job: TrainJob,
+    options: TrainOptions,
+    space: Space,
+    before: tuple[_Best, Seen],
+    told: tuple[Progress | None, int],
 ) -> tuple[_Best, Seen]:
-    best = _Best(layouts=None, grade=np.zeros(0, dtype=np.int64), goals=_NOTHING.take(slice(0, 0)))
-    seen = Seen(looked_at=0, evaluated=0, fitting=0, on_time=0, complete=True)
+    """The best and what was seen, with one more space. told: who is told of how many layouts in all."""
+    (best, seen), (progress, total) = before, told
     broken = np.zeros(0, dtype=np.bool_)
     try:
-        for layouts, ruled_out in _promising(model, system, job, options, space, lambda: best.bound(options.keep)):
-            seen = replace(seen, looked_at=seen.looked_at + ruled_out)
-            if layouts is not None:
+        bound = lambda: best.bound(options.keep)  # noqa: E731 - of the best by then
+        for given, ruled_out in _promising(model, system, job, options, space, bound):
+            layouts = None if given is None else _in_need(model, system, job, options, given)
+            spared = 0 if given is None or layouts is None else len(given) - len(layouts)
+            seen = replace(seen, looked_at=seen.looked_at + ruled_out + spared)
+            if layouts is not None and len(layouts):
                 table = training_table(model, system, job, options, layouts)
                 broken = (
                     refused(model, job, layouts) if space.scope == "asked" else np.zeros(len(table), dtype=np.bool_)
                 )
                 best, seen = _with(best, table, broken, options.keep), _counted(seen, table, broken)
             if progress is not None:
-                progress(seen.looked_at, space.size)
+                progress(seen.looked_at, total)
             if len(broken) and broken.all():
                 break  # what contradicts itself does so in every table
     except KeyboardInterrupt:
@@ -153,6 +184,17 @@ def _likeliest_first(
         near = part[goals.take(part).within(bound())]
         yield None, int(sizes(space, groups.take(part)).sum() - sizes(space, groups.take(near)).sum())
         yield from ((layouts, 0) for layouts in layouts_of(space, groups.take(near)))
+
+
+def _in_need(model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts) -> Layouts:
+    """Of layouts that the search offloads, those that do not fit without.
+
+    The others are no sooner for it, and ties go to no offload.
+    """
+    if "offload" in options.layout or NONE in layouts.columns["offload"][:1]:
+        return layouts
+    none = layouts.changed({"offload": np.full(len(layouts), NONE, dtype=object)})
+    return layouts.take(np.flatnonzero(~training_table(model, system, job, options, none).fits))
 
 
 def _counted(seen: Seen, table: TrainingTable, broken: Bools) -> Seen:

@@ -20,6 +20,7 @@ from meshwright.cost.pipelines import PLAIN, pipelines, stage_modules
 from meshwright.cost.training import training_parts, turns, update_s
 from meshwright.cost.training_activations import activation_columns
 from meshwright.cost.training_exchange import boundary_bytes
+from meshwright.cost.training_offload import NONE as NO_OFFLOAD
 from meshwright.cost.training_state import state_columns
 from meshwright.job.train import steps_of
 from meshwright.scenarios._training_rows import judged
@@ -49,6 +50,7 @@ NOT_MODELLED: Final = (
     "simulated step: links that messages between stages, exchanges in layers, and weights and gradients share",
     "simulated step: gathers and reductions beside each other on one channel; buckets other than one a module",
     "simulated step: what recompute made again is not kept for weight gradients that a schedule splits off",
+    "simulated step: offload; a layout with one is judged by its estimate",
     "estimated memory: copies of messages between stages, and uneven virtual stages, which the simulation has",
 )
 _RESIDENT: Final = ("parameters", "gradients", "optimizer_state")
@@ -64,16 +66,30 @@ def with_simulation(  # noqa: PLR0917 - the nouns, and what was found
 ) -> tuple[Candidate, ...]:
     """The candidates of a table, its first `options.finalists` simulated and in the order of that.
 
-    Left out of these are layouts that break a rule, and steps of more than `MOST_PASSES`.
+    Left out of these are layouts that break a rule, and steps of more than `MOST_PASSES`. Those with an offload are not
+    simulated: they stand among the others by their estimate.
     """
     ran: list[Candidate] = []
     rest: list[Candidate] = []
+    offloaded: list[Candidate] = []
     for row, item in enumerate(found):
-        if row < options.finalists and _keeps_rules(item) and not too_long(model, item):
+        open_place = row - len(offloaded) < options.finalists
+        if open_place and item.layout["offload"] == NO_OFFLOAD and _keeps_rules(item) and not too_long(model, item):
             ran.append(_simulated(model, system, job, options, table, row, item))
         else:
-            rest.append(replace(item, measures={**item.measures, "simulated": None, "peak_alive": ()}))
-    return (*sorted(ran, key=_goal), *rest)
+            kind = offloaded if open_place and item.layout["offload"] != NO_OFFLOAD else rest
+            kind.append(replace(item, measures={**item.measures, "simulated": None, "peak_alive": ()}))
+    ranked = [*sorted(ran, key=_goal), *rest]
+    for item in offloaded:
+        behind = (place for place, other in enumerate(ranked) if _estimate(other) > _estimate(item))
+        ranked.insert(next(behind, len(ranked)), item)
+    return tuple(ranked)
+
+
+def _estimate(item: Candidate) -> tuple[Any, ...]:
+    """As `_goal`, but by the estimated finish or bytes, which layouts with and without a simulation have."""
+    goal = item.measures["finish_s"] if item.fits else item.memory["per_rank_bytes"]
+    return (not item.fits, item.excluded is not None, goal)
 
 
 def _keeps_rules(item: Candidate) -> bool:

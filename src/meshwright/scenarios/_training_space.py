@@ -20,6 +20,7 @@ from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.rules import keeps_all
 from meshwright.model.feed_forwards import Experts
 from meshwright.scenarios._training_choices import CHOICES, Agreed, KindOfMesh, Scope, agreed, choices, lines
+from meshwright.scenarios._training_host import check_offload
 from meshwright.search.candidates import divisors
 
 if TYPE_CHECKING:
@@ -75,11 +76,15 @@ class Groups:
 def training_space(
     model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any], scope: Scope = "launchable"
 ) -> Space:
-    """The space under the fixed fields. Raises LAY012 (a field no training layout has) and LAY002 (devices)."""
+    """The space under the fixed fields, without offload where none is fixed: see `offloading`.
+
+    Raises LAY012 (a field no training layout has), LAY002 (devices), LAY035 and JOB024 (offload).
+    """
     foreign = [name for name in fixed if name in _NO_FIELD and fixed[name] != _default(name)]
     if foreign:
         cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan train has one replica, with data-parallel attention"
         raise LayoutError(12, cause, f"leave {foreign[0]} out")
+    check_offload(system, fixed)
     meshes = _meshes(model, system, job, fixed, scope)
     line = lines(model.layers, meshes.degree("pp"), fixed, scope)
     table = _numbered(choices(job, line, fixed), CHOICES)
@@ -93,6 +98,12 @@ def training_space(
         lines=line,
         scope=scope,
     )
+
+
+def offloading(space: Space, offload: str) -> Space:
+    """The space with another offload throughout."""
+    held = space.choices.changed({"offload": np.full(len(space.choices), offload, dtype=object)})
+    return replace(space, choices=_numbered(held, CHOICES))
 
 
 def _numbered(table: Layouts, names: Sequence[str]) -> Layouts:

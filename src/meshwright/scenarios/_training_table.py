@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.base.numbers import maximum
 from meshwright.base.traced import named, values
-from meshwright.cost.overheads import devices_failures_per_s, finish_s, overhead_fraction
+from meshwright.cost import input_pipeline
+from meshwright.cost.kept import saved_parts
+from meshwright.cost.overheads import finish_s
 from meshwright.cost.pipelines import pipelines
 from meshwright.cost.stragglers import straggler_s
 from meshwright.cost.training import estimate_training
 from meshwright.cost.training_activations import activation_columns
 from meshwright.cost.training_memory import training_ledger
+from meshwright.cost.training_offload import gradient_cast, moved_columns, offload_wait_s
 from meshwright.cost.training_state import state_columns
 from meshwright.job.train import steps_of
 from meshwright.layout.layouts import Layouts
+from meshwright.scenarios._training_host import host_holds, host_path
+from meshwright.scenarios._training_overheads import first_order, hardware_failures_per_s, saving_of
 from meshwright.scenarios._training_space import micro_batches
 
 if TYPE_CHECKING:
@@ -34,9 +39,10 @@ if TYPE_CHECKING:
 class TrainingTable:
     """Columns, one row a layout.
 
-    count: micro-batches of a rank.   straggler_s: waiting for the slowest device, beyond the mean.   input_wait_s: for
-    sequences.   step_s: of all parts.   overhead: share of saves, rework and recovery.   useful_s: of all steps.
-    finish_s: with overhead and planned stops.   fits: a rank holds it.   on_time: by the deadline.
+    count: micro-batches of a rank.   straggler_s: waiting for the slowest device, beyond the mean.
+    offload_wait_s, input_wait_s: for the host, for sequences.   host_bytes: of the device that keeps most there.
+    step_s: of all parts.   overhead: share of saves, rework and recovery.   useful_s: of all steps.   finish_s: with
+    overhead and planned stops.   fits: a rank, and its host, hold it.   on_time: by the deadline.
     """
 
     layouts: Layouts
@@ -44,7 +50,9 @@ class TrainingTable:
     ledger: TrainingLedger
     step: TrainingStep
     straggler_s: Floats
+    offload_wait_s: Floats
     input_wait_s: Floats
+    host_bytes: Ints
     step_s: Floats
     overhead: Floats
     useful_s: Floats
@@ -73,23 +81,32 @@ def training_table(
         elementwise=options.elementwise,
     )
     ahead = 1 if options.prefetch == "on" else 0
-    ledger = training_ledger(layouts, lines, state, kept, options.workspace, options.activation_budget, ahead)
+    path = host_path(system)
+    cast = None if path is None else gradient_cast(job.recipe, path)
+    moved = moved_columns(model, layouts, job.recipe, lines, state, kept, cast, options.shards)
+    ledger = training_ledger(layouts, lines, state, kept, options.workspace, options.activation_budget, ahead, moved)
     step = estimate_training(model, system, job, layouts, options.assumptions, maximum(count, 1), lines, state)
     straggler = _straggler_s(system, options, step)
-    before = step.total_s + straggler
+    offload = np.zeros(len(layouts))
+    if moved is not None and path is not None and cast is not None:
+        offload = offload_wait_s(moved, path, cast, step, maximum(count, 1))
+    host = np.zeros(len(layouts), dtype=np.int64) if moved is None else moved.host_bytes
+    before = step.total_s + straggler + offload
     wait = input_wait_s(job, options, before)
     whole = named(before + wait, "step_s")
-    overhead = _overhead(model, system, job, options)
+    overhead = first_order(saving_of(model, system, job, options))
     useful = named(whole * steps_of(job), "useful_s")
     finish = named(finish_s(steps_of(job), whole, overhead, job.reserve), "finish_s")
-    fits = values(ledger.total) <= capacity_bytes(system, options)
+    fits = (values(ledger.total) <= capacity_bytes(system, options)) & host_holds(system, values(host))
     return TrainingTable(
         layouts=layouts,
         count=count,
         ledger=ledger,
         step=step,
         straggler_s=straggler,
+        offload_wait_s=offload,
         input_wait_s=wait,
+        host_bytes=host,
         step_s=whole,
         overhead=np.full(len(layouts), overhead),
         useful_s=useful,
@@ -101,7 +118,7 @@ def training_table(
 
 def finish_of(model: Model, system: System, job: TrainJob, options: TrainOptions, seconds: Floats) -> Floats:
     """The finish with steps of so many seconds, before they wait for input."""
-    overhead = _overhead(model, system, job, options)
+    overhead = first_order(saving_of(model, system, job, options))
     return finish_s(steps_of(job), seconds + input_wait_s(job, options, seconds), overhead, job.reserve)
 
 
@@ -112,8 +129,7 @@ def capacity_bytes(system: System, options: TrainOptions) -> int:
 
 def save_bytes(model: Model, job: TrainJob) -> int:
     """Bytes of a save: parameters and what the optimizer keeps, no gradients. Source: chapter, section 10.4.2."""
-    held = whole_state(model, job)
-    return held["parameters"] + held["optimizer_state"]
+    return sum(saved_parts(model, job.recipe).values())
 
 
 def whole_state(model: Model, job: TrainJob) -> dict[str, int]:
@@ -127,23 +143,14 @@ def whole_state(model: Model, job: TrainJob) -> dict[str, int]:
 
 
 def failures_per_s(system: System, options: TrainOptions) -> float:
-    """Failures of the job: of its devices, and its loss spikes."""
+    """Failures of the job: of its hardware, and its loss spikes."""
     spikes = 0.0 if options.spike_interval is None else 1.0 / options.spike_interval
-    if options.job_mtbf is not None:
-        return 1.0 / options.job_mtbf + spikes
-    if options.card_mtbf is None:
-        return spikes
-    return devices_failures_per_s(system.devices, options.card_mtbf, spikes)
+    return hardware_failures_per_s(system, options) + spikes
 
 
 def save_s(model: Model, job: TrainJob, options: TrainOptions) -> float:
-    """How long a save holds training; nothing where no rate is given."""
+    """How long a save is written; nothing where no rate is given."""
     return 0.0 if options.storage_write is None else save_bytes(model, job) / options.storage_write
-
-
-def _overhead(model: Model, system: System, job: TrainJob, options: TrainOptions) -> Any:
-    rate = failures_per_s(system, options)
-    return overhead_fraction(options.checkpoint_interval, save_s(model, job, options), 0.0, rate, options.restart)
 
 
 def _straggler_s(system: System, options: TrainOptions, step: TrainingStep) -> Floats:
@@ -155,5 +162,5 @@ def _straggler_s(system: System, options: TrainOptions, step: TrainingStep) -> F
 def input_wait_s(job: TrainJob, options: TrainOptions, step_s: Floats) -> Floats:
     """As stated, or what preparing the next batch takes longer than the step."""
     if options.prep_workers is not None and options.prep_rate is not None:
-        return maximum(job.global_batch / (options.prep_workers * options.prep_rate) - step_s, 0.0)
+        return input_pipeline.input_wait_s(step_s, job.global_batch, options.prep_workers, options.prep_rate)
     return step_s * 0.0 + (options.input_wait or 0.0)

@@ -14,7 +14,7 @@ from meshwright.base.traced import cell, held
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds, show_seconds
 from meshwright.cost.overheads import device_mtbf_s
 from meshwright.model.model import Model
-from meshwright.scenarios._interval import SAVED, Case, IntervalOptions, case_of, check_intervals, column
+from meshwright.scenarios._interval import Case, IntervalOptions, case_of, check_intervals, column
 from meshwright.scenarios._interval_rows import (
     BEST,
     Flat,
@@ -39,8 +39,7 @@ _LEFT_OUT: Final = (
 )
 _BASIS: Final = {
     "save_s": Basis.FORMULA.value,
-    "size_parts": f"{Basis.CONFIG.value}: parameters, each with "
-    + ", ".join(f"{size} B of {name.replace('_', ' ')}" for name, size in SAVED.items()),
+    "size_parts": f"{Basis.CONFIG.value}: what the recipe keeps of every parameter, but gradients",
     "failures_per_s": Basis.FORMULA.value,
     "first_order": f"{Basis.FORMULA.value}: save / interval + rate (interval / 2 + lag + recovery)",
     "retry": f"{Basis.FORMULA.value}: Poisson retry of a cycle of interval and stall",

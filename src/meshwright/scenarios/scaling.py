@@ -100,7 +100,7 @@ def noise_scale(batch: Tokens, squared_norm: float, large_batch: Tokens, large_s
     if squared <= 0 or variance <= 0:
         cause = f"squared norms of {squared_norm} and {large_squared_norm}, whose noise would be {variance:g}"
         raise JobError(
-            42, cause, "give means over more steps: the larger batch has the smaller norm, and not by its ratio"
+            82, cause, "give means over more steps: the larger batch has the smaller norm, and not by its ratio"
         )
     return NoiseScale(noise_scale_tokens=variance / squared, squared_gradient=squared, variance=variance)
 
@@ -152,14 +152,36 @@ def scaling(
     if not devices or not all(1 <= count <= _MOST for count in (*devices, base_devices, micro_batches)):
         cause = f"{micro_batches} micro-batches on {base_devices} devices, then on {devices or 'none'}"
         raise JobError(83, cause, f"give 1 to {_MOST} of each, and a number of devices to grow to")
-    batch, wait = sequence * micro_batches * base_devices, exposed_comm_s + input_wait_s
-    critical = critical_batch(tokens, Tokens(batch), noise_scale)
+    return scaled(
+        critical=critical_batch(tokens, Tokens(sequence * micro_batches * base_devices), noise_scale),
+        base_devices=base_devices,
+        devices=devices,
+        compute_s=compute_s,
+        wait_s=Seconds(exposed_comm_s + input_wait_s),
+        noise_scale=noise_scale,
+    )
+
+
+def scaled(
+    *,
+    critical: CriticalBatch,
+    base_devices: int,
+    devices: tuple[int, ...],
+    compute_s: Seconds,
+    wait_s: Seconds,
+    noise_scale: TokenCount,
+) -> Scaling:
+    """As `scaling`, from a run on base_devices whose batch and steps are known. wait_s: of a step, does not shrink.
+
+    A grown batch that is no whole number of tokens is rounded down. Raises JOB083.
+    """
+    batch, wait = critical.batch_tokens, wait_s
     first_step = strong_step_s(compute_s, wait, 1)
     if first_step <= 0:
         raise JobError(83, "a step of no time", "give a time above zero to compute_s")
     rows: list[ScalingRow] = []
     for count in devices:
-        times, grown = count / base_devices, sequence * micro_batches * count
+        times, grown = count / base_devices, batch * count // base_devices
         step = strong_step_s(compute_s, wait, times)
         steps = steps_at(critical.least_steps, grown, noise_scale)
         rows.append(

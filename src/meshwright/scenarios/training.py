@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from meshwright.base.errors import LayoutError
 from meshwright.base.result import Basis, Candidate, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
+from meshwright.cost import training_offload
 from meshwright.cost.training import NOT_MODELLED
-from meshwright.job.train import checked_training, step_tokens, steps_of
+from meshwright.job.train import checked_training, step_progress, step_tokens, steps_of
 from meshwright.scenarios import _training_simulated
 from meshwright.scenarios._initialisation import initialisation
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
+from meshwright.scenarios._training_around import surroundings, warnings_around
+from meshwright.scenarios._training_host import host_notes, with_host
 from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import search_training
@@ -47,6 +50,7 @@ def plan_train(
     where the layout that was asked for breaks one. Source: chapter "Training systems", section 10.6.1.
     """
     job, options = checked_training(job), checked_options(options)
+    system = with_host(system, options)
     space = training_space(model, system, job, options.layout)
     table, seen = search_training(model, system, job, options, space, progress)
     found = training_candidates(model, system, job, options, table)
@@ -55,6 +59,7 @@ def plan_train(
         raise LayoutError(32, cause, "give a --global-batch that the copies divide, or leave fields out of --layout")
     found = with_simulation(model, system, job, options, table, found)
     best = next((item for item in found if item.fits), None)
+    body = _body(model, system, job, options, seen, best or found[0])
     return Result(
         command="plan train",
         verdict=_verdict(model, system, job, options, found, best),
@@ -68,27 +73,40 @@ def plan_train(
         defaulted=model.defaulted,
         best=best,
         candidates=found,
-        warnings=(*position_warning(model, job.sequence), *_warnings(model, options, seen, found)),
-        notes=model.notes,
-        not_modelled=(*NOT_MODELLED, *training_messages.NOT_MODELLED, *_training_simulated.NOT_MODELLED, *LEFT_OUT),
+        warnings=(
+            *position_warning(model, job.sequence),
+            *_warnings(model, options, seen, found),
+            *warnings_around(options, body),
+        ),
+        notes=(*model.notes, *host_notes(system, found)),
+        not_modelled=(
+            *NOT_MODELLED,
+            *training_messages.NOT_MODELLED,
+            *_training_simulated.NOT_MODELLED,
+            *training_offload.NOT_MODELLED,
+            *LEFT_OUT,
+        ),
         sources=sources_of(model, system),
         basis=_BASIS,
-        body=_body(model, system, job, options, seen, best or found[0]),
+        body=body,
     )
 
 
 def _body(  # noqa: PLR0917 - the nouns and what was found
     model: Model, system: System, job: TrainJob, options: TrainOptions, seen: Seen, shown: Candidate
 ) -> dict[str, Any]:
+    limits = None if job.deadline is None else _limits(job, options, shown)
     return {
         "steps": steps_of(job),
-        "step_tokens": step_tokens(job.global_batch, job.sequence),
+        "step_tokens": step_progress(job),
+        "executed_step_tokens": step_tokens(job.global_batch, job.sequence),
         "searched": seen,
         "initialisation": initialisation(model, job, capacity_bytes(system, options)),
         "save_bytes": save_bytes(model, job),
         "save_s": save_s(model, job, options),
         "failures_per_s": failures_per_s(system, options),
-        "limits": None if job.deadline is None else _limits(job, options, shown),
+        "limits": limits,
+        **surroundings(model, system, job, options, shown, None if limits is None else limits["slack_s"]),
     }
 
 
@@ -148,6 +166,8 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
         return Verdict(answer="no", text=f"{what}: {found[0].id} can not be launched: {why.reason}{near}")
     if best is None:
         first = found[0]
+        if first.excluded is not None and first.excluded.limit == "host_memory":
+            return Verdict(answer="no", text=f"{what} do not fit: {first.id} {first.excluded.reason}")
         known, held = first.measures["simulated"], first.memory
         needed = held["per_rank_bytes"] if known is None else needed_bytes(options, first, known["peak_bytes"])
         text = f"{what} do not fit: {first.id} still needs {show_bytes(needed)} of "

@@ -7,7 +7,6 @@ is still to be added to a step, is said.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from math import ceil
 from typing import Final, Literal, TypeAlias
 
@@ -15,6 +14,7 @@ from meshwright.base.errors import JobError
 from meshwright.base.units import Bytes, Seconds, Share, TokenCount, Tokens
 from meshwright.cost.model_flops import flops_per_token
 from meshwright.job.serve import MOST_TOKENS, check_range
+from meshwright.job.train import useful_tokens
 from meshwright.model.model import Model
 from meshwright.scenarios.mfu import dense_peak
 from meshwright.system.system import System
@@ -104,7 +104,7 @@ def training_budget(  # noqa: PLR0917 - a job and what it runs on
     _check(tokens, sequences, sequence, devices)
     _check_shares(deadline_s, reserve_s, efficiency, padding)
     executed = sequences * sequence
-    useful = int(executed * (1 - Fraction(str(padding))))
+    useful = useful_tokens(executed, padding)
     if useful == 0:
         raise JobError(65, f"padding {padding:g} leaves no token of a step", "give less padding")
     steps, available = -(-tokens // useful), deadline_s - reserve_s

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from meshwright.base.errors import JobError
 from meshwright.base.units import Bytes
-from meshwright.cost.kept import check_targets, kept
+from meshwright.cost.kept import kept, model_kept
 from meshwright.cost.memory_even import Shards
 from meshwright.cost.training_state import StageState, stage_totals, state_columns
 from meshwright.job.recipe import Recipe, checked_recipe
@@ -20,7 +20,7 @@ from meshwright.layout.layout import Layout, checked_layout
 from meshwright.layout.layouts import table
 from meshwright.layout.ownership import ZERO_OF_STATE
 from meshwright.model.formats import BF16
-from meshwright.model.model import Model, block_weights, first_weights, last_weights, parameter_counts
+from meshwright.model.model import Model, parameter_counts
 from meshwright.model.tensors import Dim, Tensor
 
 if TYPE_CHECKING:
@@ -120,11 +120,7 @@ def model_state(model: Model, recipe: Recipe) -> StateTable:
     Every expert counts; a tied head counts once. Raises JOB041, JOB042, JOB043 (recipe). Source: chapter "Training
     systems", section 10.1.2. Checkpoints hold less: no gradients.
     """
-    check_targets(model, checked_recipe(recipe))
-    counts = model.kind_counts
-    ends = (*first_weights(model), *(tensor for tensor in last_weights(model) if tensor.alias is None))
-    layers = [(item, counts[kind]) for kind in range(len(counts)) for item in kept(block_weights(model, kind), recipe)]
-    return _state_table([*((item, 1) for item in kept(ends, recipe)), *layers], parameter_counts(model)["total"])
+    return _state_table(model_kept(model, checked_recipe(recipe)), parameter_counts(model)["total"])
 
 
 def matrix_state(recipe: Recipe, rows: int, columns: int) -> StateTable:

@@ -29,13 +29,15 @@ _MOST_MEMORY: Final = 2**60
 class Host:
     """What is known of a box's host; None where it is not.
 
-    memory, memory_bandwidth: of the whole box, shared by its devices; offloading is bound by them.
+    memory, memory_bandwidth: of the whole box, shared by its devices; offloading is bound by them.   link_bandwidth:
+    of each device to the host, one way.
     """
 
     cpus: int | None = None
     numa_nodes: int | None = None
     memory: Bytes | None = None
     memory_bandwidth: BytesPerSecond | None = None
+    link_bandwidth: BytesPerSecond | None = None
     cpu: str | None = None
     note: str = ""
 
@@ -46,7 +48,8 @@ class System:
 
     id: what `--on` takes.   scale_up: the link between devices of one box.   scale_out: the NIC between boxes.
     nics_per_node: how many there are; devices share them evenly.   peer_to_peer: False when devices of a box exchange
-    through host memory.   node_power: watts of a whole box at most.
+    through host memory.   node_power: watts of a whole box at most.   price: of one device for an
+    hour, in the user's currency.
     """
 
     id: str
@@ -62,6 +65,7 @@ class System:
         default_factory=dict[str, tuple[tuple[int, ...], ...]]
     )
     node_power: Watts | None = None
+    price: float | None = None
     host: Host | None = None
     note: str = ""
     facts: Facts = field(default_factory=Facts)
@@ -151,8 +155,8 @@ def _part(values: Mapping[str, Any], name: str, what: str, registry: Registry) -
 def checked_system(system: System, what: str) -> System:
     """The system itself, once its sizes and rates make sense.
 
-    Raises SYS006 (counts), SYS007 (boxes without a NIC between them), SYS009 (a rate or a memory of zero, or a
-    memory beyond any device's).
+    Raises SYS006 (counts), SYS007 (boxes without a NIC between them), SYS009 (a rate or a memory of zero, a
+    memory beyond any device's, or a price below zero).
     """
     sizes = (system.nodes, system.devices_per_node)
     if min(sizes) < 1 or system.nics_per_node < 0 or system.devices > _MOST_DEVICES:
@@ -163,8 +167,12 @@ def checked_system(system: System, what: str) -> System:
         raise SystemSpecError(7, cause, "add scale_out and nics_per_node, or use one box")
     rates = [system.accelerator.memory_bandwidth, system.scale_up.bandwidth, *system.accelerator.peak.values()]
     rates += [system.scale_out.bandwidth] if system.scale_out else []
-    host = [] if system.host is None else [system.host.memory, system.host.memory_bandwidth]
+    own = system.host
+    host = [] if own is None else [own.memory, own.memory_bandwidth, own.link_bandwidth]
     rates += [rate for rate in host if rate is not None]
+    if system.price is not None and not 0 <= system.price < float("inf"):
+        cause = f"{what}: price is {system.price}"
+        raise SystemSpecError(9, cause, "give what a device costs for an hour, as a number from 0 on")
     if min(rates) <= 0 or not 0 < system.accelerator.memory <= _MOST_MEMORY:
         cause = f"{what}: a rate or the memory is zero, or the memory beyond any device's"
         raise SystemSpecError(9, cause, f"give every rate and the memory above zero, and at most {_MOST_MEMORY} bytes")

@@ -13,7 +13,7 @@ LINK, HOST = 32e9, 307.2e9 / 8
 
 def test_an_optimizer_on_the_host_waits_for_its_last_layer():
     """2 B of gradients down, 12 B of state read and written, 2 B of parameters back, in 36 layers."""
-    found = optimizer_offload(2 * SHARD, 2 * SHARD, 12 * SHARD, LINK, HOST, 0.5, 36)
+    found = optimizer_offload(2 * SHARD, 2 * SHARD, 12 * SHARD, 4 * SHARD, 0.0, LINK, HOST, 0.5, 36)
     down, update = 2 * SHARD / LINK, (2 + 2 * 12 + 2) * SHARD / HOST
     assert found.update_s == pytest.approx(update)
     assert found.exposed_wait_s == pytest.approx((0.5 + down + update + down) / 36 + update * 35 / 36 - 0.5)
@@ -22,7 +22,7 @@ def test_an_optimizer_on_the_host_waits_for_its_last_layer():
 
 
 def test_a_window_longer_than_all_of_it_leaves_only_the_last_layer():
-    found = optimizer_offload(2 * SHARD, 2 * SHARD, 12 * SHARD, LINK, HOST, 100.0, 36)
+    found = optimizer_offload(2 * SHARD, 2 * SHARD, 12 * SHARD, 4 * SHARD, 0.0, LINK, HOST, 100.0, 36)
     assert found.exposed_wait_s == pytest.approx((found.update_s + 4 * SHARD / LINK) / 36)
 
 

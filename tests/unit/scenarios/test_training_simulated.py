@@ -67,7 +67,7 @@ def test_a_budget_decides_whether_a_finalist_fits_and_its_peak_is_told():
 
 
 def test_a_simulated_peak_below_the_bound_lets_a_layout_fit_and_says_so():
-    options = replace(KNOWN, activation_budget=None)
+    options = replace(KNOWN, activation_budget=None, layout={**KNOWN.layout, "offload": "none"})
     known = plan_train(QWEN, cards(48), CHAPTER, replace(options, finalists=0)).candidates[0]
     peak = plan_train(QWEN, cards(48), CHAPTER, options).candidates[0].measures["simulated"]["peak_bytes"]
     bound = known.memory["per_rank_bytes"]

@@ -11,6 +11,7 @@ from meshwright.base.parse import build
 from meshwright.cli.nouns import model_of
 from meshwright.cli.options import ModelChoice, Output, output_options
 from meshwright.cli.show import show
+from meshwright.job.recipe import read_recipe
 from meshwright.scenarios.checkpoint_interval import IntervalOptions, checkpoint_interval
 from meshwright.scenarios.checkpointing import SaveOptions, checkpoint_timeline
 
@@ -25,7 +26,8 @@ _LISTS: Final = ("intervals", "common_mode_mtbf")
 
 @command.command("interval")
 @click.option("--size", default=None, help="Bytes of one save, as in 112GB.")
-@click.option("--model", default=None, metavar="MODEL", help="Or of this model's: parameters, master, two moments.")
+@click.option("--model", default=None, metavar="MODEL", help="Or of this model's state, without gradients.")
+@click.option("--recipe", default="bf16-adamw", show_default=True, help="Of --model: formats and optimizer, by name.")
 @click.option("--write", required=True, help="What the storage takes, as in 7GB/s.")
 @click.option("--devices", type=int, default=1, show_default=True, help="Of the job.")
 @click.option("--job-mtbf", default=None, help="Between failures of the whole job, as in 7.9h.")
@@ -48,6 +50,7 @@ _LISTS: Final = ("intervals", "common_mode_mtbf")
 def interval(output: Output, model: str | None, **given: Any) -> int:
     """The interval between saves that costs least, what others cost, and the run simulated at each."""
     stated = {name: value for name, value in given.items() if value is not None}
+    stated["recipe"] = read_recipe(given["recipe"])
     lists = {name: [part.strip() for part in stated[name].split(",")] for name in _LISTS if name in stated}
     options = build(IntervalOptions, {**stated, **lists, "seed": output.seed}, "checkpoint interval")
     choice = None if model is None else ModelChoice(name=model, weights=None, kv=None, download=False)

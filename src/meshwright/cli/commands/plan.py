@@ -91,7 +91,7 @@ def serve(model: ModelChoice, system: str, settings: tuple[str, ...], output: Ou
     return show(retyped(result, model, system, settings, given), output)
 
 
-_TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve", "noise_scale")
+_TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve", "noise_scale", "padding")
 
 
 @command.command("train")
@@ -137,13 +137,22 @@ _TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve"
 @click.option("--nic", type=click.Choice(["own", "shared"]), default="own", show_default=True)
 @click.option("--card-mtbf", default=None, help="Mean time between failures of one device, as in 337.07d.")
 @click.option("--job-mtbf", default=None, help="Mean time between failures of all devices, as in 7.9h.")
+@click.option("--common-mode-mtbf", default=None, metavar="T,...", help="Beside --card-mtbf: what stops all of them.")
 @click.option("--checkpoint-interval", default="1800s", show_default=True, help="Useful time between saves.")
 @click.option("--storage-write", default=None, help="Rate of a save, as in 7GB/s.")
+@click.option("--checkpoint-copy", default=None, help="Of a save that is written beside training [training stands].")
 @click.option("--restart", default="120s", show_default=True, help="From a failure to the first step.")
 @click.option("--straggler-sigma", default="0%", show_default=True, help="Spread of a device's compute time.")
+@click.option("--slow-sigmas", type=float, default=3.0, show_default=True, help="Of one slow device, above the mean.")
+@click.option("--slow-steps", type=int, default=1, show_default=True, help="For which it stays slow.")
 @click.option("--spike-interval", default=None, help="Between loss spikes, as in 7d.")
 @click.option("--noise-scale", default=None, help="Gradient noise scale in tokens, as in 2M.")
-@click.option("--price", type=float, default=None, help="Of a device for an hour.")
+@click.option("--padding", default="0%", show_default=True, help="Share of positions that are no tokens of the data.")
+@click.option("--price", type=float, default=None, help="Of a device for an hour [the system's].")
+@click.option("--host-memory", default=None, help="Of a box, as in 1TiB [the system's].")
+@click.option("--host-bandwidth", default=None, help="Of a box's host memory, as in 307.2GB/s [the system's].")
+@click.option("--host-link", default=None, help="Of a device to its host, one way, as in 32GB/s [the system's].")
+@click.option("--runs", type=int, default=1000, show_default=True, help="Of the whole run, drawn; 0 for none.")
 @click.option("--objective", type=click.Choice(["date", "cost", "gpu-hours"]), default="date", show_default=True)
 @click.option("--keep", type=int, default=20, show_default=True, help="Candidates shown.")
 @click.option("--finalists", type=int, default=3, show_default=True, help="First candidates, simulated; 0 for none.")
@@ -156,7 +165,10 @@ def train(model: ModelChoice, system: str, settings: tuple[str, ...], output: Ou
     changes = split_settings(settings, ("model", "system", "job", "layout"))
     recipe = read_recipe(given.pop("recipe"))
     job = build(TrainJob, {**{name: given.pop(name) for name in _TRAIN_JOB}, "recipe": recipe}, "job")
+    common = given.pop("common_mode_mtbf")
     given |= {
+        "common_mode_mtbf": [] if common is None else [part.strip() for part in common.split(",")],
+        "seed": output.seed,
         "efficiency_kind": given["efficiency_kind"].replace("-", "_"),
         "objective": given["objective"].replace("-", "_"),
         "layout": fixed_of(layout, changes["layout"]),
