@@ -99,7 +99,8 @@ def parse_quantity(text: str | float, dimension: str, what: str = "value") -> fl
     """Read `text` as a number of SI base units of `dimension` (a value of `DIMENSIONS`).
 
     Bytes, lengths and counts come back as exact ints; 79.11 GiB is its nearest byte. Raises
-    IO001 (no number), IO002 (unit missing or of another dimension), IO003 (not finite, negative, or not a whole number where one is needed).
+    IO001 (no number), IO002 (unit missing or of another dimension), IO003 (not finite, negative, or not a whole number
+    where one is needed).
     """
     number, unit = _split(str(text), what)
     if dimension == "share":
