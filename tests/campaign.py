@@ -46,6 +46,11 @@ PARTS = {
         marks="campaign",
         what="every schedule of every shape to 8 stages, unequal times: laws, torch's orders, simpy's times and peaks",
     ),
+    "training": Part(
+        folder="tests/laws/test_training_search.py",
+        marks="campaign",
+        what="small spaces of training layouts: the search, and every layout in a table of its own",
+    ),
     "oracle": Part(folder="tests/oracle", marks="campaign", what="random configs, counted here and by transformers"),
     "activations": Part(
         folder="tests/oracle/test_saved_activations.py",

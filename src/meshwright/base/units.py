@@ -98,8 +98,9 @@ SI_SUFFIX: Final = {
 def parse_quantity(text: str | float, dimension: str, what: str = "value") -> float | int:
     """Read `text` as a number of SI base units of `dimension` (a value of `DIMENSIONS`).
 
-    Bytes, lengths and counts come back as exact ints. Raises IO001 (no number), IO002 (unit missing or of another
-    dimension), IO003 (not finite, negative, or not a whole number where one is needed).
+    Bytes, lengths and counts come back as exact ints; 79.11 GiB is its nearest byte. Raises
+    IO001 (no number), IO002 (unit missing or of another dimension), IO003 (not finite, negative, or not a whole number
+    where one is needed).
     """
     number, unit = _split(str(text), what)
     if dimension == "share":
@@ -108,7 +109,7 @@ def parse_quantity(text: str | float, dimension: str, what: str = "value") -> fl
         return _whole(number, _multiplier(number, unit, dimension, what), f"{text}", what)
     scale = _scale(str(text), number, unit, dimension, what)
     if dimension in EXACT:
-        return _whole(number, scale, f"{text}", what)
+        return _whole(number, scale, f"{text}", what, rounded=True)
     return float(Fraction(number) * scale)
 
 
@@ -187,8 +188,11 @@ def _tail(example: str) -> str:
     return example.lstrip("0123456789.")
 
 
-def _whole(number: str, scale: Fraction, text: str, what: str) -> int:
+def _whole(number: str, scale: Fraction, text: str, what: str, *, rounded: bool = False) -> int:
+    """The number of its base unit. rounded: a part of one is to be expected where the unit is larger."""
     value = Fraction(number) * scale
+    if value.denominator != 1 and rounded and scale > 1 and value >= 1:
+        return round(value)
     if value.denominator != 1:
         raise FileError(3, f"{what}: {text} is not a whole number ({float(value):g})", f"write {round(value)}")
     return int(value)

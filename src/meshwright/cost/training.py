@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 Prefetch: TypeAlias = Literal["on", "off"]
 _GRADIENTS: Final = ZERO_OF_STATE["gradients"]
 _PARAMETERS: Final = ZERO_OF_STATE["parameters"]
+_SENT: Final = ("gather_bytes", "refresh_bytes", "reduce_bytes", "spread_bytes")
 _MESH: Final = ("dp_replicate", "dp_shard", "pp", "cp", "tp", "ep", "etp")
 NOT_MODELLED: Final = (
     "norms, rotary embedding, activation functions, residual adds, dropout and the loss (an --efficiency holds them)",
     "kernel launches, and that computation and communication slow each other where they overlap",
     "steady-state waits for messages between stages: the estimate has those of fill and drain, the simulation all",
-    "gradients of adapters alone: with LoRA the reduction is charged as if all parameters were trained",
 )
 
 
@@ -103,12 +103,17 @@ class _Stages:
     exchange_forward_s: Any
     exchange_backward_s: Any
     gather_s: Any
+    refresh_s: Any
     reduce_s: Any
     spread_s: Any
     first_gather_s: Any
+    first_refresh_s: Any
     first_reduce_s: Any
     first_spread_s: Any
-    sent_bytes: Any
+    gather_bytes: Any
+    refresh_bytes: Any
+    reduce_bytes: Any
+    spread_bytes: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -147,14 +152,17 @@ class Turns:
     reduce_last: Any
 
 
-def turns(zero: Any, gather: Any, reduce: Any, spread: Any) -> Turns:
-    """Of a module, or of several added up. An all_reduce is a reduction and, as long, a gather of sums."""
+def turns(zero: Any, gather: Any, refresh: Any, reduce: Any, spread: Any) -> Turns:
+    """Of a module, or of several added up; refresh: a gather of updated parameters.
+
+    An all_reduce is a reduction and, as long, a gather of sums.
+    """
     none = np.zeros(1)
     last = where(zero < _GRADIENTS, reduce, none) + spread
     return Turns(
         gather_each=where(zero == _PARAMETERS, gather, none),
         reduce_each=where(zero >= _GRADIENTS, reduce, none),
-        gather_once=where((zero > 0) & (zero < _PARAMETERS), gather, none),
+        gather_once=where((zero > 0) & (zero < _PARAMETERS), refresh, none),
         reduce_last=last + where(zero == 0, reduce, none),
     )
 
@@ -219,8 +227,9 @@ def _stages(lines: Pipelines, parts: TrainingParts) -> _Stages:
 
     weight = summed(work.weight_s)
     backward = summed(parts.input_s) + weight
-    gather, reduce = along_rows(moved.gather_s, mesh), along_rows(moved.reduce_s, mesh)
-    spread = along_rows(moved.spread_s, mesh)
+    names = ("gather_s", "refresh_s", "reduce_s", "spread_s")
+    gather, refresh, reduce, spread = (along_rows(getattr(moved, name), mesh) for name in names)
+    sent = {name: along_rows(getattr(moved, name), mesh) for name in _SENT}
     return _Stages(
         forward_s=summed(work.forward_s),
         backward_s=backward,
@@ -228,12 +237,14 @@ def _stages(lines: Pipelines, parts: TrainingParts) -> _Stages:
         exchange_forward_s=summed(along_rows(inside.forward_s, place)),
         exchange_backward_s=summed(along_rows(inside.backward_s, place)),
         gather_s=summed(gather, held),
+        refresh_s=summed(refresh, held),
         reduce_s=summed(reduce, held),
         spread_s=summed(spread, held),
         first_gather_s=_first_module(gather, held),
+        first_refresh_s=_first_module(refresh, held),
         first_reduce_s=_first_module(reduce, held),
         first_spread_s=_first_module(spread, held),
-        sent_bytes=summed(along_rows(moved.sent_bytes, mesh)),
+        **{name: summed(column, held) for name, column in sent.items()},
     )
 
 
@@ -270,7 +281,7 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     """The parts of a step of each row's slowest entry, and of the ranks around it."""
     zero = layouts.degree("zero")[:, None]
     none = np.zeros(1)
-    channel = turns(zero, stages.gather_s, stages.reduce_s, stages.spread_s)
+    channel = turns(zero, stages.gather_s, stages.refresh_s, stages.reduce_s, stages.spread_s)
     # of modules of both directions, a micro-batch passes those of its own
     every_gather, every_reduce = (
         column / lines.directions[:, None] for column in (channel.gather_each, channel.reduce_each)
@@ -281,12 +292,13 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     count: Any = micro_batches[:, None]
     if assumptions.prefetch == "on":
         behind_f, behind_b = maximum(every_gather - forward, 0.0), maximum(every_gather + every_reduce - backward, 0.0)
-        first = turns(zero, stages.first_gather_s, stages.first_reduce_s, stages.first_spread_s)
+        firsts = (stages.first_gather_s, stages.first_refresh_s, stages.first_reduce_s, stages.first_spread_s)
+        first = turns(zero, *firsts)
         ends = first.gather_each + first.reduce_each + first.reduce_last
         hidden = maximum(backward - every_reduce - every_gather, 0.0)
         ends = ends + maximum(last_reduce - first.reduce_last - hidden, 0.0)
         ends = ends + where(
-            once_gather > 0, stages.first_gather_s + maximum(once_gather - stages.first_gather_s - forward, 0.0), none
+            once_gather > 0, stages.first_refresh_s + maximum(once_gather - stages.first_refresh_s - forward, 0.0), none
         )
     else:
         behind_f, behind_b = every_gather, every_gather + every_reduce
@@ -306,7 +318,6 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     sends = boundary * 2 * (layouts.degree("pp") - 1)
     exposed = named(exchanged + behind + sends, "exposed_comm_s")
     channel_s = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
-    collectives = 2.0 * (layouts.degree("zero") == _PARAMETERS) + (layouts.degree("zero") >= _GRADIENTS)
     return TrainingStep(
         compute_s=compute,
         forward_s=own(stages.forward_s),
@@ -318,11 +329,23 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
         bubble_s=named(bubble, "bubble_s"),
         update_s=named(update, "update_s"),
         channel_s=named(channel_s, "channel_s"),
-        sent_bytes=own(stages.sent_bytes) * collectives * micro_batches,
+        sent_bytes=own(_sent_bytes(zero, count / lines.directions[:, None], stages)),
         hardware_flops=_hardware_flops(lines, work, micro_batches),
         total_s=named(compute + exposed + bubble + update, "step_s"),
         slowest=own(lines.number),
     )
+
+
+def _sent_bytes(zero: Any, passes: Any, stages: _Stages) -> Any:
+    """[rows, entries]: under zero 3 two gathers a micro-batch, else parameters once after the update.
+
+    passes: micro-batches that a module sees.   Gradients are reduced every micro-batch from zero 2 on, else once;
+    without zero an all_reduce is twice that.
+    """
+    none = np.zeros(1)
+    weights = where(zero == _PARAMETERS, stages.gather_bytes * 2 * passes, stages.refresh_bytes)
+    times = where(zero >= _GRADIENTS, passes, where(zero == 0, np.full(1, 2), np.full(1, 1)))
+    return where(zero > 0, weights, none) + stages.reduce_bytes * times + stages.spread_bytes
 
 
 def _bubble(

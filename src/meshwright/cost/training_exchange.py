@@ -14,14 +14,17 @@ import numpy as np
 from meshwright.base.numbers import maximum, minimum, where
 from meshwright.base.traced import named
 from meshwright.cost.collectives import Group, all_reduce, rounds_s, send_s
+from meshwright.cost.kept import gathered, gradient_buffers, kept
 from meshwright.layout.ownership import fullest_sizes, product
 from meshwright.layout.placement import boundaries_outside, group_nodes, leaves_node
-from meshwright.model.formats import PLAIN
 from meshwright.model.model import block_weights, first_weights, last_weights
 from meshwright.workload.training_messages import training_messages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from meshwright.base.numbers import Floats, Ints
+    from meshwright.cost.kept import Kept
     from meshwright.cost.training_work import TrainingWork
     from meshwright.job.recipe import Recipe
     from meshwright.layout.layouts import Layouts
@@ -43,16 +46,21 @@ class LayerExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StateExchange:
-    """Columns [rows, kinds + 2] of seconds of one module, a layer or an end.
+    """Columns [rows, kinds + 2] of seconds of one module, a layer or an end, and of bytes that a rank sends then.
 
-    gather_s: its weights over dp_shard.   reduce_s: its gradients to their owners.   spread_s: the owners' sums over
-    the other copies.   sent_bytes: what a rank sends in one gather.
+    gather: its weights over dp_shard, as its products read them (zero 3).   refresh: its parameters as they are kept,
+    from those who updated them (zero 1 and 2).   reduce: its gradients to their owners.   spread: the owners' sums over
+    the other copies.
     """
 
     gather_s: Floats
+    refresh_s: Floats
     reduce_s: Floats
     spread_s: Floats
-    sent_bytes: Floats
+    gather_bytes: Floats
+    refresh_bytes: Floats
+    reduce_bytes: Floats
+    spread_bytes: Floats
 
 
 def training_group(system: System, layouts: Layouts, axis: str, nic: Nic) -> Group:
@@ -205,37 +213,55 @@ def boundary_bytes(model: Model, layouts: Layouts, sequence: int) -> Floats:
 def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recipe, nic: Nic) -> StateExchange:
     """Gathers and reductions of every module, as if each had its turn alone on the channel.
 
-    Source: chapter "Training systems", section 10.3.3.
+    Bytes are those of the list of what is kept: FSDP2 gathers a cast copy, and adapters alone have gradients. Source:
+    chapter "Training systems", section 10.3.3.
     """
     shard = training_group(system, layouts, "dp_shard", nic)
     copies = [training_group(system, layouts, axis, nic) for axis in ("cp", "dp_replicate")]
     experts = _expert_shard(layouts, shard)
-    elements, routed = _elements(model, layouts)
-    weight, gradient = (PLAIN[name].bits / 8 for name in (recipe.parameters, recipe.gradients))
-    found = [
-        _all(shard, elements, weight) + _all(experts, routed, weight),
-        _all(shard, elements, gradient) + _all(experts, routed, gradient),
-        sum(_copies(group, shard, elements, gradient) for group in copies)
-        + _copies(_expert_copies(layouts, copies, experts), experts, routed, gradient),
-        _sent(shard, elements, weight) + _sent(experts, routed, weight),
-    ]
-    gather, reduce, spread, sent = found
-    return StateExchange(gather_s=gather, reduce_s=reduce, spread_s=spread, sent_bytes=sent)
+    of_experts = _expert_copies(layouts, copies, experts)
+    read, held, summed = (
+        _module_bytes(model, layouts, recipe, listed) for listed in (gathered, _kept, gradient_buffers)
+    )
+    spread = [*((group, shard, summed[0]) for group in copies), (of_experts, experts, summed[1])]
+    none = np.zeros(summed[0].shape)
+    return StateExchange(
+        gather_s=_all(shard, read[0]) + _all(experts, read[1]),
+        refresh_s=_all(shard, held[0]) + _all(experts, held[1]),
+        reduce_s=_all(shard, summed[0]) + _all(experts, summed[1]),
+        spread_s=sum((_copies(*item) for item in spread), none),
+        gather_bytes=_sent(shard, read[0]) + _sent(experts, read[1]),
+        refresh_bytes=_sent(shard, held[0]) + _sent(experts, held[1]),
+        reduce_bytes=_sent(shard, summed[0]) + _sent(experts, summed[1]),
+        spread_bytes=sum((_sent(group, _piece(owners, size)) * 2 for group, owners, size in spread), none),
+    )
 
 
-def _elements(model: Model, layouts: Layouts) -> tuple[Ints, Ints]:
-    """[rows, kinds + 2] of elements that one rank uses of a module, without those of routed experts, and of these."""
+def _kept(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
+    """Parameters that an update changes, in every format in which they stay."""
+    trained = {item.tensor.name for item in gradient_buffers(tensors, recipe)}
+    return tuple(item for item in kept(tensors, recipe) if item.state == "parameters" and item.tensor.name in trained)
+
+
+def _module_bytes(
+    model: Model,
+    layouts: Layouts,
+    recipe: Recipe,
+    listed: Callable[[tuple[Tensor, ...], Recipe], tuple[Kept, ...]],
+) -> tuple[Ints, Ints]:
+    """[rows, kinds + 2] of bytes that one rank uses of a module, without those of routed experts, and of these."""
     modules = [block_weights(model, kind) for kind in range(len(model.kinds))]
     modules += [first_weights(model), last_weights(model)]
-    plain = [_used([item for item in module if not _routed(item)], layouts) for module in modules]
-    routed = [_used([item for item in module if _routed(item)], layouts) for module in modules]
+    items = [listed(module, recipe) for module in modules]
+    plain = [_used([item for item in module if not _routed(item.tensor)], layouts) for module in items]
+    routed = [_used([item for item in module if _routed(item.tensor)], layouts) for module in items]
     return np.stack(plain, axis=1), np.stack(routed, axis=1)
 
 
-def _used(tensors: list[Tensor], layouts: Layouts) -> Ints:
+def _used(items: list[Kept], layouts: Layouts) -> Ints:
     total: Any = np.zeros(len(layouts), dtype=np.int64)
-    for tensor in tensors:
-        total = total + product(fullest_sizes(tensor, layouts, "gathered"))
+    for item in items:
+        total = total + item.piece_bytes(fullest_sizes(item.tensor, layouts, "gathered"))
     return total
 
 
@@ -256,22 +282,27 @@ def _expert_copies(layouts: Layouts, copies: list[Group], experts: Group) -> Gro
     return replace(copies[-1], ranks=maximum(ranks // spread, 1))
 
 
-def _all(group: Group, elements: Ints, width: float) -> Floats:
-    return _turned(ring_s(_column(group), elements * width), group, elements)
+def _all(group: Group, size: Ints) -> Floats:
+    return _turned(ring_s(_column(group), size), group, size)
 
 
-def _copies(group: Group, shard: Group, elements: Ints, width: float) -> Floats:
+def _copies(group: Group, shard: Group, size: Ints) -> Floats:
     """An all_reduce of a shard over its copies: twice a ring."""
-    return _turned(ring_s(_column(group), elements * width / shard.ranks[:, None]) * 2, group, elements)
+    return _turned(ring_s(_column(group), _piece(shard, size)) * 2, group, size)
 
 
-def _sent(group: Group, elements: Ints, width: float) -> Floats:
-    return elements * width * ((group.ranks - 1) / group.ranks)[:, None]
+def _piece(shard: Group, size: Ints) -> Any:
+    return size / shard.ranks[:, None]
 
 
-def _turned(seconds: Any, group: Group, elements: Ints) -> Any:
+def _sent(group: Group, size: Any) -> Floats:
+    """A rank of a ring sends all parts but one."""
+    return size * ((group.ranks - 1) / group.ranks)[:, None]
+
+
+def _turned(seconds: Any, group: Group, size: Ints) -> Any:
     """Nothing where there is no group, or nothing to send."""
-    return where((group.ranks[:, None] > 1) & (elements > 0), seconds, np.zeros(1))
+    return where((group.ranks[:, None] > 1) & (size > 0), seconds, np.zeros(1))
 
 
 def _column(group: Group) -> Group:

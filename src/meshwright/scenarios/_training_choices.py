@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from meshwright.base.errors import ScheduleError
 from meshwright.base.numbers import divide_up
 from meshwright.cost.pipelines import takes
 from meshwright.cost.training_offload import OFFLOADS
@@ -69,20 +70,22 @@ def choices(job: TrainJob, lines: Sequence[Line], fixed: Mapping[str, Any]) -> L
     }
     axes = {name: [fixed[name]] if name in fixed else values for name, values in axes.items()}
     grid = np.meshgrid(*(np.arange(len(values)) for values in axes.values()), indexing="ij")
-    found: dict[str, Any] = {}
-    for (name, values), places in zip(axes.items(), grid, strict=True):
-        found[name] = _column(list(values))[places.reshape(-1)]
-    line = found.pop("line")
+    places = {name: own.reshape(-1) for name, own in zip(axes, grid, strict=True)}
+    line = places.pop("line")
+    found = {name: _column(list(axes[name]))[own] for name, own in places.items()}
     found["schedule"] = _column([name for name, _ in lines])[line]
-    found["virtual_stages"] = _column([pieces for _, pieces in lines])[line]
+    found["virtual_stages"] = np.array([pieces for _, pieces in lines], dtype=np.int64)[line]
     return Layouts(columns=found)
 
 
 def lines(layers: int, stages: Ints, fixed: Mapping[str, Any], scope: Scope) -> tuple[Line, ...]:
     """Schedules with the virtual stages of a rank, up to one a layer.
 
-    Those without a formula of their bubble are for `schedule` alone. Raises SCH003 for an unknown schedule.
+    Those without a formula of their bubble are for `schedule` alone. Raises SCH003 for an unknown schedule, SCH011 for
+    one without a formula.
     """
+    if "schedule" in fixed and not _has_formula(fixed["schedule"]):
+        raise ScheduleError(11, f"no formula is known for {fixed['schedule']}", "run it: meshwright schedule")
     piped = stages[stages > 1]
     most = max(1, layers // int(piped.min(initial=layers)))
     names = [fixed["schedule"]] if "schedule" in fixed else [name for name in SCHEDULES.names() if _has_formula(name)]

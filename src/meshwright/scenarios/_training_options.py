@@ -38,10 +38,11 @@ class TrainOptions:
     slow_sigmas, slow_steps: of one slow device, how far above the mean, and for how many steps.   runs, seed: of the
     whole run, drawn; 0 runs for none.
     spike_interval: between loss spikes, each of which goes back to the last save.   kernel: of attention.   loss:
-    whether logits are stored.   shards: how zero cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of
-    every tensor in chunks rounded up (FSDP2).   price: of a device for an hour; host_memory, host_bandwidth: of a box;
-    host_link: of a device to it; all in place of the system's.   objective: what ranks.   keep: candidates shown.
-    finalists: of these, the first that are simulated.   layout: fixed fields, the rest is searched.
+    whether logits are stored.   elementwise: whether norms and gated units are one kernel each.   shards: how zero
+    cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of every tensor in chunks rounded up (FSDP2).
+    price: of a device for an hour; host_memory, host_bandwidth: of a box; host_link: of a device to it; all in place
+    of the system's.   objective: what ranks.   keep: candidates shown.   finalists: of these, the first that are
+    simulated.   layout: fixed fields, the rest is searched.
     """
 
     objective: TrainObjective = "date"
@@ -57,6 +58,7 @@ class TrainOptions:
     workspace: Bytes = WORKSPACE
     kernel: Literal["flash", "materialised"] = "flash"
     loss: Literal["materialised", "fused"] = "materialised"
+    elementwise: Literal["eager", "fused"] = "eager"
     shards: Shards = "even"
     card_mtbf: Seconds | None = None
     job_mtbf: Seconds | None = None

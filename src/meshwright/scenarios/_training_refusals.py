@@ -58,7 +58,8 @@ def refusal(model: Model, system: System, job: TrainJob, layouts: Layouts, row: 
         return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit="rule")
     if not takes_cp(job, layout.cp):
         reason = f"{job.sequence} positions are not two equal shards for each of cp={layout.cp} ranks"
-        near = min((cp for cp in divisors(job.sequence) if takes_cp(job, cp)), key=lambda cp: abs(cp - layout.cp))
+        taken = [cp for cp in divisors(system.devices) if takes_cp(job, cp)]
+        near = min(taken, key=lambda cp: abs(cp - layout.cp))
         return Excluded(code="LAY036", reason=reason, nearest=f"cp={near}", limit="rule")
     count = int(micro_batches(job, layouts.take([row]))[0])
     if not count:

@@ -217,9 +217,11 @@ def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
     slots = program.slots(shape)
     parts = training_parts(model, system, job, layouts, options.assumptions)
     inside = (parts.inside.forward_s[parts.place[0]], parts.inside.backward_s[parts.place[0]])
-    moved = (getattr(parts.moved, name)[parts.mesh[0]] for name in ("gather_s", "reduce_s", "spread_s"))
+    moved = (getattr(parts.moved, name)[parts.mesh[0]] for name in ("gather_s", "refresh_s", "reduce_s", "spread_s"))
     channel = turns(np.int64(layout.zero), *moved)
-    kept = activation_columns(model, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss)
+    kept = activation_columns(
+        model, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss, elementwise=options.elementwise
+    )
     none = np.zeros_like(state.gathered[0])
     modules = Modules(
         forward_s=parts.work.forward_s[0] + inside[0],

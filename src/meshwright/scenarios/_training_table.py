@@ -72,7 +72,14 @@ def training_table(
     count = micro_batches(job, layouts)
     lines = pipelines(model, layouts, maximum(count, 1))
     state = state_columns(model, layouts, job.recipe, shards=options.shards)
-    kept = activation_columns(model, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss)
+    kept = activation_columns(
+        model,
+        layouts,
+        sequence=job.sequence,
+        kernel=options.kernel,
+        loss=options.loss,
+        elementwise=options.elementwise,
+    )
     ahead = 1 if options.prefetch == "on" else 0
     path = host_path(system)
     cast = None if path is None else gradient_cast(job.recipe, path)

@@ -16,6 +16,7 @@ from meshwright.cost import training_offload
 from meshwright.cost.training import NOT_MODELLED
 from meshwright.job.train import checked_training, step_progress, step_tokens, steps_of
 from meshwright.scenarios import _training_simulated
+from meshwright.scenarios._initialisation import initialisation
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_around import surroundings, warnings_around
 from meshwright.scenarios._training_host import host_notes, with_host
@@ -24,7 +25,7 @@ from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import search_training
 from meshwright.scenarios._training_simulated import MOST_PASSES, needed_bytes, too_long, with_simulation
 from meshwright.scenarios._training_space import training_space
-from meshwright.scenarios._training_table import failures_per_s, save_bytes, save_s
+from meshwright.scenarios._training_table import capacity_bytes, failures_per_s, save_bytes, save_s
 from meshwright.workload import training_messages
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from meshwright.system.system import System
 
 LEFT_OUT: Final = (
+    "experts cut wider than tp, and other numbers of layers a recompute policy spreads over: tried where --layout says",
     "shared storage: a save writes at its own rate, and training stands meanwhile",
     "a batch that grows during training; evaluation beside planned stops",
 )
@@ -99,6 +101,7 @@ def _body(  # noqa: PLR0917 - the nouns and what was found
         "step_tokens": step_progress(job),
         "executed_step_tokens": step_tokens(job.global_batch, job.sequence),
         "searched": seen,
+        "initialisation": initialisation(model, job, capacity_bytes(system, options)),
         "save_bytes": save_bytes(model, job),
         "save_s": save_s(model, job, options),
         "failures_per_s": failures_per_s(system, options),
@@ -135,7 +138,7 @@ def _all_comm_s(shown: Candidate) -> float:
 def _warnings(model: Model, options: TrainOptions, seen: Seen, found: tuple[Candidate, ...]) -> tuple[str, ...]:
     said: list[str] = []
     if not seen.complete:
-        said.append(f"interrupted after {seen.looked_at:,} layouts: the best of these, not of all")
+        said.append(f"interrupted after {seen.looked_at:,} layouts: the best that was found by then, not of all")
     long = sum(too_long(model, item) for item in found[: options.finalists])
     if long:
         said.append(f"{long} of the finalists are not simulated: more than {MOST_PASSES:,} passes of modules in a step")
@@ -158,6 +161,9 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
     best: Candidate | None,
 ) -> Verdict:
     what = f"{job.tokens:,} tokens of {model.name} on {system.name}"
+    if best is None and (why := found[0].excluded) is not None and why.limit != "capacity":
+        near = "" if why.nearest is None else f"; nearest: {why.nearest}"
+        return Verdict(answer="no", text=f"{what}: {found[0].id} can not be launched: {why.reason}{near}")
     if best is None:
         first = found[0]
         if first.excluded is not None and first.excluded.limit == "host_memory":
@@ -194,6 +200,7 @@ _BASIS: Final = {
     "candidates[].step": f"{Basis.FORMULA.value}: at the stated efficiency, or a lower bound at datasheet rates",
     "candidates[].finish_s": f"{Basis.FORMULA.value}: from step times, first-order overhead and planned stops",
     "candidates[].energy_j": f"{Basis.DATASHEET.value}: boxes at full power",
+    "initialisation": f"{Basis.FORMULA.value}: where every rank builds the whole model before it is sharded",
     "save_bytes": Basis.FORMULA.value,
     "failures_per_s": Basis.ASSUMED.value,
 }

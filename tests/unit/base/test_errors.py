@@ -116,6 +116,7 @@ MEANING = {
     "LAY020": "memory that does not suffice",
     "LAY021": "power that does not suffice",
     "LAY030": "a recompute policy that is not known",
+    "LAY036": "cp that does not cut the sequence into two equal shards a rank",
     "LAY034": "host memory that does not suffice for an offload",
     "LAY035": "an offload that is not known",
     "MOD001": "an unknown model",

@@ -175,6 +175,12 @@ def test_bytes_lengths_and_counts_are_whole(text, dimension):
     assert "not a whole number" in error.cause
 
 
+def test_a_part_of_a_byte_in_a_larger_unit_is_its_nearest_byte():
+    assert parse_quantity("79.11GiB", "bytes") == 84943715697
+    assert parse_quantity("1.0001 KB", "bytes") == 1000
+    assert refused("0.0004 KB", "bytes").code == "IO003", "that is less than one"
+
+
 @given(text=st.text(max_size=30), dimension=st.sampled_from(sorted(set(DIMENSIONS.values()))))
 @example(text="1e" + "9" * 5000 + "B", dimension="bytes")
 @example(text="0e" + "9" * 5000 + "B", dimension="bytes")

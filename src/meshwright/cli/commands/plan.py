@@ -21,6 +21,7 @@ from meshwright.cli.options import (
     workspace_fields,
     workspace_option,
 )
+from meshwright.cli.progress import progress
 from meshwright.cli.show import show
 from meshwright.job.expert_load import read_expert_reads
 from meshwright.job.faults import read_fault
@@ -119,6 +120,13 @@ _TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve"
 @click.option("--kernel", type=click.Choice(["flash", "materialised"]), default="flash", show_default=True)
 @click.option("--loss", type=click.Choice(["materialised", "fused"]), default="materialised", show_default=True)
 @click.option(
+    "--elementwise",
+    type=click.Choice(["eager", "fused"]),
+    default="eager",
+    show_default=True,
+    help="Whether a norm and a gated unit are one kernel each, which keep less.",
+)
+@click.option(
     "--shards",
     type=click.Choice(["even", "strict"]),
     default="even",
@@ -167,5 +175,6 @@ def train(model: ModelChoice, system: str, settings: tuple[str, ...], output: Ou
     }
     options = build(TrainOptions, given, "plan train")
     read, on = model_of(model, changes["model"]), system_of(system, changes["system"])
-    result = plan_train(read, on, changed(job, changes["job"]), options)
+    with progress(output, "layouts") as told:
+        result = plan_train(read, on, changed(job, changes["job"]), options, told)
     return show(result, output)

@@ -1,0 +1,243 @@
+"""The search of `plan train` finds what evaluating every layout by itself finds: the best, their verdicts, their columns.
+
+Twenty small spaces of dense and MoE models, with and without limits. The gate takes a few of them; the campaign
+(`python -m tests.campaign training`) all, up to 20,000 layouts each, every one evaluated in a table of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import product
+from random import Random
+
+import numpy as np
+import pytest
+
+from meshwright.job.train import TrainJob
+from meshwright.layout.layout import Layout
+from meshwright.layout.layouts import table
+from meshwright.model.reader import read_model
+from meshwright.scenarios import _training_search as search
+from meshwright.scenarios._training_bounds import least_goals
+from meshwright.scenarios._training_choices import OFFLOADS, POLICIES
+from meshwright.scenarios._training_options import TrainOptions
+from meshwright.scenarios._training_refusals import refusal, refused
+from meshwright.scenarios._training_space import MESH, chunks, firsts, group_tables, layouts_of, training_space
+from meshwright.scenarios._training_table import training_table
+from meshwright.search.candidates import divisors
+from meshwright.search.rank import TIE
+from meshwright.system.system import read_system
+from meshwright.workload.recomputing import read_recompute
+from meshwright.workload.slots import SCHEDULES, read_schedule
+
+SPACES = 20
+MOST = 20_000
+IN_GATE = (3, 7, 18)
+MODELS = (
+    *("tiny-qwen3", "tiny-qwen3-moe", "openai-community/gpt2", "Qwen/Qwen2.5-0.5B", "Qwen/Qwen3-8B"),
+    *("Qwen/Qwen3-30B-A3B", "mistralai/Mixtral-8x7B-v0.1", "facebook/opt-125m"),
+)
+SYSTEMS = ("rtx4090-host", "hgx-h100", "hgx-a100-40gb", "rtx4090-host x2", "hgx-h20 x2", "mi300x-8", "rtx4090-host x3")
+FIXED = (
+    *({"tp": 2}, {"recompute": "full"}, {"recompute": "selective", "pp": 2}, {"schedule": "one_f_one_b", "pp": 4}),
+    *({"zero": 3, "micro_batch": 1}, {"micro_batch": 2}, {"pp": 1}, {"sp": True, "recompute": "none"}, {}),
+    *(
+        {"tp": 2, "pp": 2, "recompute": "none"},
+        {"dp_shard": 2, "schedule": "interleaved"},
+        {"ep": 2},
+        {"cp": 2, "tp": 1},
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What the search is asked, its space and its options."""
+
+    model: object
+    system: object
+    job: TrainJob
+    options: TrainOptions
+    space: object
+
+
+def question(number: int) -> Question:
+    """The numbered space: the first of random draws that is not empty and not too large."""
+    dice = Random(number)
+    most = 250 if number in IN_GATE else MOST
+    while True:
+        model, system = read_model(dice.choice(MODELS)), read_system(dice.choice(SYSTEMS))
+        job = TrainJob(tokens=10**9, sequence=dice.choice([512, 2048, 3072]), global_batch=dice.choice([4, 6, 8, 16]))
+        layout = dice.choice(FIXED) | dice.choice(FIXED)
+        options = TrainOptions(layout=layout, keep=dice.choice([1, 5, 20]), **dice.choice(ASSUMED))
+        if {"pp"} & layout.keys() and system.devices % layout["pp"]:
+            continue
+        space = training_space(model, system, job, layout)
+        if most / 20 <= space.size <= most:
+            break
+    deadline = dice.choice([None, 0.5, 1.02, 2.0])
+    if deadline is not None:
+        found, _ = search.search_training(model, system, job, replace(options, keep=1), space)
+        job = replace(job, deadline=float(found.finish_s[0]) * deadline)
+    return Question(model=model, system=system, job=job, options=options, space=space)
+
+
+ASSUMED = (
+    {},
+    {"efficiency": 0.4},
+    {"efficiency": 0.5, "efficiency_kind": "compute", "prefetch": "off"},
+    {"usable_memory": 6 * 2**30, "workspace": 2**28},
+    {"usable_memory": 2**30, "nic": "shared"},
+    {"activation_budget": 8 * 2**30, "efficiency": 0.4, "input_wait": 0.5},
+    {"straggler_sigma": 0.05, "prep_workers": 2, "prep_rate": 3.0},
+    {"kernel": "materialised", "loss": "fused", "shards": "strict", "card_mtbf": 3e6, "storage_write": 5e9},
+)
+
+
+def cells(found, row: int = 0) -> dict[str, object]:
+    """Every column of one row, by name, as plain numbers."""
+    held: dict[str, object] = {}
+    for item in fields(found):
+        value = getattr(found, item.name)
+        if item.name == "layouts":
+            held["id"] = value.row(row).id
+        elif is_dataclass(value):
+            held |= {f"{item.name}.{name}": cell for name, cell in cells(value, row).items()}
+        else:
+            held[item.name] = value[row].item()
+    return held
+
+
+def alone(ask: Question, layout: Layout) -> dict[str, object]:
+    """One layout evaluated in a table of its own."""
+    rows = replace(table([layout]), order=ask.space.meshes.order)
+    return cells(training_table(ask.model, ask.system, ask.job, ask.options, rows))
+
+
+def best_of(ask: Question, rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """The first `keep`: on time, late, too large; then by finish or bytes, without offload, without recompute, by id."""
+
+    def grade(row):
+        return 2 if not row["fits"] else 0 if row["on_time"] else 1
+
+    def goal(row):
+        return row["finish_s"] if row["fits"] else float(row["ledger.total"])
+
+    rows = sorted(rows, key=lambda row: (grade(row), goal(row)))
+    level, levels = 0, []
+    for before, row in zip([rows[0], *rows], rows, strict=False):
+        near = grade(before) == grade(row) and goal(row) - goal(before) <= TIE * goal(row)
+        level += not near
+        levels.append(level)
+    place = {id(row): level for row, level in zip(rows, levels, strict=True)}
+    return sorted(
+        rows, key=lambda row: (place[id(row)], "offload=" in row["id"], "recompute=" in row["id"], row["id"])
+    )[: ask.options.keep]
+
+
+def found_by_search(ask: Question, space=None) -> list[dict[str, object]]:
+    found, seen = search.search_training(ask.model, ask.system, ask.job, ask.options, space or ask.space)
+    assert seen.complete
+    assert seen.evaluated <= seen.looked_at
+    return [cells(found, row) for row in range(len(found))]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [number if number in IN_GATE else pytest.param(number, marks=pytest.mark.campaign) for number in range(SPACES)],
+)
+def test_the_search_finds_what_every_layout_by_itself_gives(number, record_property):
+    ask = question(number)
+    layouts = [layout for rows in chunks(ask.space, ask.model) for layout in rows.rows()]
+    assert len({layout.id for layout in layouts}) == len(layouts)
+    every = [alone(ask, layout) for layout in layouts]
+    record_property("cases", len(every))
+    assert found_by_search(ask) == best_of(ask, every)
+
+
+@pytest.mark.parametrize("number", range(SPACES))
+def test_no_layout_is_better_than_the_bound_of_its_group(number):
+    ask = question(number)
+    groups = next(group_tables(ask.space, ask.model, 400))
+    bound = least_goals(ask.model, ask.system, ask.job, ask.options, firsts(ask.space, groups), ask.space.lines)
+    for place in Random(number).sample(range(len(groups)), min(len(groups), 25)):
+        for rows in layouts_of(ask.space, groups.take([place])):
+            goals = search.goals_of(training_table(ask.model, ask.system, ask.job, ask.options, rows))
+            least = bound.take([place])
+            assert (goals.too_large >= least.too_large).all()
+            same = goals.too_large == least.too_large
+            assert (goals.goal[same] >= least.goal).all()
+
+
+@pytest.mark.parametrize("number", [0, 4])
+def test_the_length_and_order_of_tables_change_nothing(number, monkeypatch):
+    ask = question(number)
+    whole = found_by_search(ask)
+    order = np.random.default_rng(number).permutation(len(ask.space.meshes))
+    turned = replace(ask.space, meshes=ask.space.meshes.take(order), kind=ask.space.kind[order])
+    assert found_by_search(ask, turned) == whole
+    monkeypatch.setattr(search, "_EARLY", 1)
+    monkeypatch.setattr(search, "_AT_ONCE", 7)
+    short = lambda space, model: group_tables(space, model, 97)  # noqa: E731
+    monkeypatch.setattr(search, "group_tables", short)
+    assert found_by_search(ask) == whole
+
+
+@pytest.mark.parametrize(("name", "on"), [("tiny-qwen3", "rtx4090-host"), ("tiny-qwen3-moe", "hgx-h100")])
+def test_the_space_is_every_layout_that_can_be_launched(name, on):
+    model, system = read_model(name), replace(read_system(on), devices_per_node=4)
+    job = TrainJob(tokens=10**9, sequence=96, global_batch=2)
+    space = training_space(model, system, job, {})
+    found = {layout.id for rows in chunks(space, model) for layout in rows.rows()}
+    degrees = [1, 2, 4]
+    schedules = [
+        (name, pieces)
+        for name in SCHEDULES.names()
+        if read_schedule(name).BUBBLE is not None
+        for pieces in range(1, model.layers + 1)
+    ]
+    meshes = [
+        dict(zip(MESH, mesh, strict=True))
+        for mesh in product(degrees, degrees, degrees, degrees, degrees, degrees, degrees)
+        if np.prod(mesh[:5]) == system.devices
+    ]
+    choices = product([False, True], range(4), divisors(2), [(None, 1), *schedules], POLICIES, OFFLOADS)
+    asked = [
+        Layout(
+            **mesh,
+            sp=sp,
+            zero=zero,
+            micro_batch=size,
+            schedule=line[0],
+            virtual_stages=line[1],
+            recompute=policy,
+            offload=offload,
+            attention="data_parallel",
+        )
+        for sp, zero, size, line, policy, offload in choices
+        for mesh in meshes
+        if _no_twin(model, mesh, sp, zero, line, policy)
+    ]
+    rows = replace(table(asked), order=space.meshes.order)
+    broken = refused(model, job, rows)
+    assert found == {layout.id for layout, wrong in zip(asked, broken.tolist(), strict=True) if not wrong}
+    assert len(found) > 100
+    for row in Random(0).sample(range(len(asked)), 100):
+        assert (refusal(model, system, job, rows, row) is not None) == broken[row]
+
+
+def _no_twin(model, mesh, sp, zero, line, policy) -> bool:
+    """Fields that do nothing hold their default: sp without tp, zero without dp_shard, a schedule of one stage.
+
+    Experts wider than tp are searched where etp is fixed.
+    """
+    spread = read_recompute(policy)
+    name, pieces = line
+    return (
+        (mesh["tp"] > 1 or not sp)
+        and (zero > 0) == (mesh["dp_shard"] > 1)
+        and (name is not None) == (mesh["pp"] > 1)
+        and mesh["tp"] % mesh["etp"] == 0
+        and (pieces > 1 or name != "interleaved")
+        and spread.every * spread.chunk <= -(-model.layers // (mesh["pp"] * pieces))
+    )

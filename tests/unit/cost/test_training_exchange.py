@@ -1,0 +1,74 @@
+"""Bytes and seconds of exchanges of weights and gradients, by what a recipe keeps and what its products read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from meshwright.cost.training_exchange import state_exchange
+from meshwright.job.recipe import Recipe, read_recipe
+from meshwright.job.train import TrainJob
+from meshwright.layout.layout import Layout
+from meshwright.layout.layouts import table
+from meshwright.model.model import parameter_counts
+from meshwright.model.reader import read_model
+from meshwright.scenarios._training_options import TrainOptions
+from meshwright.scenarios._training_table import training_table
+from meshwright.system.system import read_system
+
+_MODEL = read_model("Qwen/Qwen3-8B")
+_SYSTEM = read_system("hgx-h100 x2")
+_RANKS = 16
+_SENT = parameter_counts(_MODEL)["total"] * (_RANKS - 1) / _RANKS
+"""What a rank of a ring sends of a byte a parameter."""
+
+
+def _whole(recipe, name, layout=None):
+    """Bytes over all modules. The model has one kind of layer, and its two ends."""
+    rows = table([layout or Layout(dp_shard=_RANKS)])
+    columns = getattr(state_exchange(_MODEL, _SYSTEM, rows, recipe, "own"), name)
+    return float(columns[0] @ np.array([*_MODEL.kind_counts, 1, 1]))
+
+
+def _sent(recipe, zero, micro_batches=1, **degrees):
+    layout = Layout(**{"dp_shard": _RANKS, **degrees}, zero=zero)
+    job = TrainJob(tokens=10**9, sequence=1024, global_batch=_RANKS * micro_batches, recipe=recipe)
+    return training_table(_MODEL, _SYSTEM, job, TrainOptions(), table([layout])).step.sent_bytes[0]
+
+
+def test_fsdp2_gathers_the_cast_copy_of_two_bytes_and_reduces_four():
+    recipe = read_recipe("fsdp2-adamw")
+    assert _whole(recipe, "gather_bytes") == pytest.approx(2 * _SENT)
+    assert _whole(recipe, "refresh_bytes") == pytest.approx(4 * _SENT)
+    assert _whole(recipe, "reduce_bytes") == pytest.approx(4 * _SENT)
+
+
+def test_gathering_shards_in_float32_takes_as_long_as_in_bfloat16_where_they_are_cast_before():
+    assert _whole(read_recipe("fsdp2-adamw"), "gather_s") == _whole(Recipe(), "gather_s")
+    assert _whole(replace(read_recipe("fsdp2-adamw"), compute="fp32"), "gather_s") > 1.9 * _whole(Recipe(), "gather_s")
+
+
+def test_with_adapters_only_their_gradients_are_reduced_and_only_they_change():
+    recipe = read_recipe("bf16-lora")
+    adapters = _whole(recipe, "gather_bytes") - 2 * _SENT
+    assert 0 < adapters < 0.02 * 2 * _SENT
+    assert _whole(recipe, "reduce_bytes") == pytest.approx(adapters)
+    assert _whole(recipe, "refresh_bytes") == pytest.approx(adapters)
+
+
+@pytest.mark.parametrize(("zero", "times"), [(0, 2), (1, 2), (2, 2), (3, 3)])
+def test_a_step_of_one_micro_batch_sends_two_or_three_times_the_weights(zero, times):
+    """Rajbhandari et al., "ZeRO" (arXiv 1910.02054), section 7: 2 Psi as data parallelism, 3 Psi with parameters."""
+    assert _sent(Recipe(), zero) == pytest.approx(times * 2 * _SENT)
+
+
+@pytest.mark.parametrize(("zero", "times"), [(0, 2), (1, 2), (2, 5), (3, 12)])
+def test_of_four_micro_batches_what_is_sharded_is_exchanged_four_times(zero, times):
+    assert _sent(Recipe(), zero, 4) == pytest.approx(times * 2 * _SENT)
+
+
+def test_copies_add_an_all_reduce_of_their_shards():
+    weights = parameter_counts(_MODEL)["total"] * 2
+    assert _sent(Recipe(), 1, dp_shard=8, dp_replicate=2) == pytest.approx(2 * weights * 7 / 8 + weights / 8)

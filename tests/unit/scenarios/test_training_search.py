@@ -1,0 +1,129 @@
+"""What `--layout` fixes is searched or judged by its code; a search that is interrupted answers with what it found."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.base.errors import LayoutError, ScheduleError
+from meshwright.job.train import TrainJob
+from meshwright.layout.layout import read_fixed
+from meshwright.model.reader import read_model
+from meshwright.scenarios._training_options import TrainOptions
+from meshwright.scenarios._training_space import training_space
+from meshwright.scenarios.training import plan_train
+from meshwright.system.system import read_system
+
+DENSE, MIXTURE = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"
+
+
+def plan(fixed, name=DENSE, on="hgx-h100", sequence=4096, batch=16, progress=None):
+    job = TrainJob(tokens=10**9, sequence=sequence, global_batch=batch)
+    return plan_train(read_model(name), read_system(on), job, TrainOptions(layout=read_fixed(fixed)), progress)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "changed", "code", "nearest"),
+    [
+        ("tp=3", {"on": "hgx-h100 x3", "batch": 24}, "LAY003", "tp=2"),
+        ("ep=3", {"name": MIXTURE, "on": "hgx-h100 x3", "batch": 24, "sequence": 512}, "LAY007", "ep=2"),
+        ("ep=2", {}, "LAY008", "ep=1"),
+        ("cp=8", {"sequence": 4100}, "LAY036", "cp=2"),
+        ("micro_batch=3", {}, "LAY033", "micro_batch=2"),
+        ("micro_batch=3,dp_shard=8", {}, "LAY033", "micro_batch=2"),
+        ("pp=4,schedule=interleaved,micro_batch=8", {}, "SCH001", "num_micro_batches=4"),
+        ("pp=4,schedule=interleaved,virtual_stages=12", {}, "SCH005", "virtual_stages=9"),
+        ("schedule=one_f_one_b,virtual_stages=2", {}, "SCH010", "virtual_stages=1"),
+    ],
+)
+def test_a_fixed_field_that_breaks_a_rule_is_judged_by_its_code(fixed, changed, code, nearest):
+    result = plan(fixed, **changed)
+    assert result.verdict.answer == "no"
+    assert result.best is None
+    assert result.candidates
+    given = read_fixed(fixed)
+    for item in result.candidates:
+        assert {name: item.layout[name] for name in given} == given
+    first = result.candidates[0].excluded
+    assert (first.code, first.nearest) == (code, nearest)
+    assert first.reason in result.verdict.text
+
+
+@pytest.mark.parametrize(
+    ("fixed", "works"),
+    [
+        ("dp_shard=3", "dp_shard=2"),
+        ("dp_shard=8,tp=2", "dp_shard=4"),
+        ("dp_shard=2,dp_replicate=2,tp=1,cp=1,pp=1", "dp_shard=4"),
+        ("tp=16", "tp=8"),
+    ],
+)
+def test_degrees_that_are_not_the_devices_name_the_nearest_that_are(fixed, works):
+    with pytest.raises(LayoutError) as caught:
+        plan(fixed)
+    assert caught.value.code == "LAY002"
+    assert f"--layout {works}," in caught.value.fix
+    mended = read_fixed(fixed) | read_fixed(works)
+    assert plan(",".join(f"{name}={value}" for name, value in mended.items())).candidates
+
+
+def test_a_schedule_without_a_formula_is_refused_with_what_runs_it():
+    with pytest.raises(ScheduleError) as caught:
+        plan("schedule=dualpipe_declared")
+    assert caught.value.code == "SCH011"
+
+
+@pytest.mark.parametrize(
+    "fixed",
+    [
+        *("zero=0,dp_shard=8", "zero=3,dp_shard=1", "sp=true,tp=1", "pp=1,schedule=fill_drain"),
+        *("recompute=uniform_100", "recompute=every_3,pp=2", "micro_batch=16,tp=8", "schedule=interleaved"),
+        "virtual_stages=18",
+    ],
+)
+def test_a_fixed_field_that_harms_nothing_is_kept(fixed):
+    result = plan(fixed)
+    given = read_fixed(fixed)
+    for item in result.candidates:
+        assert {name: item.layout[name] for name in given} == given
+        assert item.excluded is None or item.excluded.limit == "capacity"
+
+
+def test_wide_experts_are_searched_where_they_are_fixed():
+    result = plan("tp=1,etp=8", name=MIXTURE, batch=8, sequence=512)
+    assert {item.layout["etp"] for item in result.candidates} == {8}
+
+
+def test_every_virtual_stage_and_micro_batch_is_in_the_space():
+    model = read_model(DENSE)
+    space = training_space(model, read_system("hgx-h100"), TrainJob(tokens=10**9, sequence=4096, global_batch=128), {})
+    pieces = {count for name, count in space.lines if name == "interleaved"}
+    assert pieces == set(range(2, model.layers // 2 + 1))
+    assert set(space.choices.degree("micro_batch").tolist()) == {1, 2, 4, 8, 16, 32, 64, 128}
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_an_interrupted_search_answers_with_what_it_found(calls):
+    seen = []
+
+    def told(done, total):
+        seen.append((done, total))
+        if len(seen) == calls:
+            raise KeyboardInterrupt
+
+    result = plan("", progress=told, batch=128)
+    assert result.verdict.answer == "yes"
+    assert result.best is not None
+    assert not result.body["searched"].complete
+    assert any("interrupted" in text for text in result.warnings)
+    whole = plan("", batch=128)
+    assert whole.body["searched"].complete
+    assert whole.best.measures["finish_s"] <= result.best.measures["finish_s"]
+    assert not whole.warnings
+
+
+def test_progress_counts_every_layout():
+    seen = []
+    result = plan("pp=2", progress=lambda done, total: seen.append((done, total)))
+    assert seen == sorted(seen)
+    assert seen[-1][0] == result.body["searched"].looked_at <= seen[-1][1]
+    assert result.body["searched"].evaluated < result.body["searched"].looked_at
