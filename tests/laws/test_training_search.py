@@ -41,7 +41,12 @@ SYSTEMS = ("rtx4090-host", "hgx-h100", "hgx-a100-40gb", "rtx4090-host x2", "hgx-
 FIXED = (
     *({"tp": 2}, {"recompute": "full"}, {"recompute": "selective", "pp": 2}, {"schedule": "one_f_one_b", "pp": 4}),
     *({"zero": 3, "micro_batch": 1}, {"micro_batch": 2}, {"pp": 1}, {"sp": True, "recompute": "none"}, {}),
-    *({"tp": 2, "pp": 2, "recompute": "none"}, {"dp_shard": 2, "schedule": "interleaved"}, {"ep": 2}, {"cp": 2, "tp": 1}),
+    *(
+        {"tp": 2, "pp": 2, "recompute": "none"},
+        {"dp_shard": 2, "schedule": "interleaved"},
+        {"ep": 2},
+        {"cp": 2, "tp": 1},
+    ),
 )
 
 
@@ -125,9 +130,9 @@ def best_of(ask: Question, rows: list[dict[str, object]]) -> list[dict[str, obje
         level += not near
         levels.append(level)
     place = {id(row): level for row, level in zip(rows, levels, strict=True)}
-    return sorted(rows, key=lambda row: (place[id(row)], "offload=" in row["id"], "recompute=" in row["id"], row["id"]))[
-        : ask.options.keep
-    ]
+    return sorted(
+        rows, key=lambda row: (place[id(row)], "offload=" in row["id"], "recompute=" in row["id"], row["id"])
+    )[: ask.options.keep]
 
 
 def found_by_search(ask: Question, space=None) -> list[dict[str, object]]:
@@ -138,7 +143,8 @@ def found_by_search(ask: Question, space=None) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    "number", [number if number in IN_GATE else pytest.param(number, marks=pytest.mark.campaign) for number in range(SPACES)]
+    "number",
+    [number if number in IN_GATE else pytest.param(number, marks=pytest.mark.campaign) for number in range(SPACES)],
 )
 def test_the_search_finds_what_every_layout_by_itself_gives(number, record_property):
     ask = question(number)

@@ -34,9 +34,12 @@ def refused(model: Model, job: TrainJob, layouts: Layouts) -> Bools:
         layouts.changed({"num_micro_batches": count}), ("schedule", "pp", "virtual_stages", "num_micro_batches")
     )
     counts = few.columns["num_micro_batches"].tolist()
-    rows = zip(few.columns["schedule"].tolist(), few.degree("pp").tolist(), few.degree("virtual_stages").tolist(), counts)
+    rows = zip(
+        few.columns["schedule"].tolist(), few.degree("pp").tolist(), few.degree("virtual_stages").tolist(), counts
+    )
     taken = [
-        _refused_schedule(model, name, Shape(stages=stages, micro_batches=max(batches, 1), virtual_stages=pieces)) is None
+        _refused_schedule(model, name, Shape(stages=stages, micro_batches=max(batches, 1), virtual_stages=pieces))
+        is None
         for name, stages, pieces, batches in rows
     ]
     kept = keeps_all(model, layouts) & takes_cp(job, layouts.degree("cp")) & (count > 0)

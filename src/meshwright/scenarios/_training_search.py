@@ -104,7 +104,9 @@ def _searched(  # noqa: PLR0917 - as above
             seen = replace(seen, looked_at=seen.looked_at + ruled_out)
             if layouts is not None:
                 table = training_table(model, system, job, options, layouts)
-                broken = refused(model, job, layouts) if space.scope == "asked" else np.zeros(len(table), dtype=np.bool_)
+                broken = (
+                    refused(model, job, layouts) if space.scope == "asked" else np.zeros(len(table), dtype=np.bool_)
+                )
                 best, seen = _with(best, table, broken, options.keep), _counted(seen, table, broken)
             if progress is not None:
                 progress(seen.looked_at, space.size)
