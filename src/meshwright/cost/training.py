@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from meshwright.base.numbers import maximum, where
-from meshwright.base.traced import named, values
+from meshwright.base.traced import named
 from meshwright.cost.pipelines import PLAIN as PLAIN_SCHEDULE
 from meshwright.cost.pipelines import along_rows, largest, of_entry, over_entries
 from meshwright.cost.roofline import read_s

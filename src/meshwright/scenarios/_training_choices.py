@@ -37,7 +37,7 @@ OFFLOADS: Final = ("none",)
 
 @dataclass(frozen=True, slots=True)
 class KindOfMesh:
-    """What of a mesh decides which choices it takes. cut: tp above 1.   copies: of attention.   sharded: dp_shard too."""
+    """What of a mesh decides which choices it takes. cut: tp above 1.   copies: of attention.   sharded: dp_shard."""
 
     cut: bool
     pp: int

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.base.numbers import is_nan
+from meshwright.base.numbers import is_nan, where
 from meshwright.base.traced import values
 from meshwright.scenarios._training_bounds import ROUNDING, Goals, least_goals
 from meshwright.scenarios._training_refusals import refused
@@ -81,7 +81,8 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
 ) -> tuple[TrainingTable, Seen]:
     """The best `options.keep` layouts, best first, and what was seen. The same for any length of the tables.
 
-    progress: told how many layouts are judged, of how many; may raise KeyboardInterrupt. Where no layout keeps every rule beside the fixed fields, those that break one are listed, to be judged.
+    progress: told how many layouts are judged, of how many; may raise KeyboardInterrupt. Where no layout keeps every
+    rule beside the fixed fields, those that break one are listed, to be judged.
     """
     best, seen = _searched(model, system, job, options, space, progress)
     if seen.complete and not seen.evaluated:
@@ -99,8 +100,12 @@ def _searched(  # noqa: PLR0917 - as above
     best = _Best(layouts=None, grade=np.zeros(0, dtype=np.int64), goals=_NOTHING.take(slice(0, 0)))
     seen = Seen(looked_at=0, evaluated=0, fitting=0, on_time=0, complete=True)
     broken = np.zeros(0, dtype=np.bool_)
+
+    def bound() -> Goals:
+        return best.bound(options.keep)
+
     try:
-        for layouts, ruled_out in _promising(model, system, job, options, space, lambda: best.bound(options.keep)):
+        for layouts, ruled_out in _promising(model, system, job, options, space, bound):
             seen = replace(seen, looked_at=seen.looked_at + ruled_out)
             if layouts is not None:
                 table = training_table(model, system, job, options, layouts)
@@ -175,8 +180,9 @@ def grades(table: TrainingTable, broken: Bools) -> Ints:
 def goals_of(table: TrainingTable) -> Goals:
     """What ranks rows of one grade: the finish, and bytes where a rank does not hold it."""
     finish: Any = values(table.finish_s)
-    goal = np.where(table.fits, finish, values(table.ledger.total) * 1.0)
-    return Goals(too_large=~table.fits, goal=np.where(np.isnan(goal), np.inf, goal))
+    held: Any = values(table.ledger.total)
+    goal: Any = where(table.fits, finish, held * 1.0)
+    return Goals(too_large=~table.fits, goal=where(is_nan(goal), np.full(1, np.inf), goal))
 
 
 def _with(best: _Best, table: TrainingTable, broken: Bools, count: int) -> _Best:
