@@ -1,9 +1,9 @@
-"""The options of a verb go in; who is told how far it is comes out: a bar on stderr, or nobody where that is no terminal."""
+"""The options of a verb go in; who is told how far it is comes out: a bar on stderr, or nobody without a terminal."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,7 +14,7 @@ Told: TypeAlias = Callable[[int, int], None]
 
 
 @contextmanager
-def progress(output: Output, what: str) -> Iterator[Told | None]:
+def progress(output: Output, what: str) -> Generator[Told | None]:
     """Yields what to call with how many are done, of how many; None under -q and where stderr is no terminal."""
     if output.quiet or not sys.stderr.isatty():
         yield None

@@ -183,7 +183,7 @@ def _entries(kinds: tuple[int, ...], name: str, shape: Shape) -> Pipelines:
         ranks=np.array(ranks, dtype=np.int64),
         number=np.array(number, dtype=np.int64),
         sets=np.array(sets, dtype=np.float64),
-        last_sets=layers[:, -1] * float(last),
+        last_sets=np.multiply(layers[:, -1], last, dtype=np.float64),
         directions=np.array(program.DIRECTIONS, dtype=np.int64),
         growth=np.array(_growth(name, shape.stages, shape.virtual_stages)),
     )

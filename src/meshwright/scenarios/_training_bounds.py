@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.base.numbers import maximum
+from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import values
 from meshwright.cost.pipelines import bounding_pipelines
 from meshwright.cost.training import estimate_training
@@ -87,7 +87,8 @@ def least_goals(  # noqa: PLR0917 - the nouns, groups, and what is one
     moved = moved_columns(model, layouts, job.recipe, least, state, kept, cast, options.shards)
     ledger = training_ledger(layouts, least, state, kept, options.workspace, options.activation_budget, ahead, moved)
     step = estimate_training(model, system, job, layouts, options.assumptions, count, mean, state)
-    seconds = values(step.compute_s + step.layer_exchange_s + step.boundary_s + step.update_s) * (1 - ROUNDING)
-    too_large = values(ledger.total) > capacity_bytes(system, options)
-    finish: Floats = values(finish_of(model, system, job, options, seconds))
-    return Goals(too_large=too_large, goal=np.where(too_large, values(ledger.total) * 1.0, finish)), finish
+    seconds: Any = step.compute_s + step.layer_exchange_s + step.boundary_s + step.update_s
+    finish: Any = values(finish_of(model, system, job, options, seconds * (1 - ROUNDING)))
+    held: Any = values(ledger.total)
+    too_large = held > capacity_bytes(system, options)
+    return Goals(too_large=too_large, goal=where(too_large, held * 1.0, finish)), finish

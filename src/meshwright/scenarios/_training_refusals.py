@@ -34,13 +34,8 @@ def refused(model: Model, job: TrainJob, layouts: Layouts) -> Bools:
         layouts.changed({"num_micro_batches": count}), ("schedule", "pp", "virtual_stages", "num_micro_batches")
     )
     counts = few.columns["num_micro_batches"].tolist()
-    rows = zip(
-        few.columns["schedule"].tolist(),
-        few.degree("pp").tolist(),
-        few.degree("virtual_stages").tolist(),
-        counts,
-        strict=True,
-    )
+    names, stages_of, pieces_of = (few.columns[name].tolist() for name in ("schedule", "pp", "virtual_stages"))
+    rows = zip(names, stages_of, pieces_of, counts, strict=True)
     taken = [
         _refused_schedule(model, name, Shape(stages=stages, micro_batches=max(batches, 1), virtual_stages=pieces))
         is None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.base.numbers import is_nan
+from meshwright.base.numbers import is_nan, where
 from meshwright.base.traced import values
 from meshwright.cost.training_offload import NONE
 from meshwright.scenarios._training_bounds import ROUNDING, Goals, least_goals
@@ -129,8 +129,11 @@ def _searched(  # noqa: PLR0917 - as above
     """The best and what was seen, with one more space. told: who is told of how many layouts in all."""
     (best, seen), (progress, total) = before, told
     broken = np.zeros(0, dtype=np.bool_)
+
+    def bound() -> Goals:
+        return best.bound(options.keep)
+
     try:
-        bound = lambda: best.bound(options.keep)  # noqa: E731 - of the best by then
         for layouts, ruled_out in _promising(model, system, job, options, space, bound, ends):
             seen = replace(seen, looked_at=seen.looked_at + ruled_out)
             if layouts is not None:
@@ -245,8 +248,9 @@ def grades(table: TrainingTable, broken: Bools) -> Ints:
 def goals_of(table: TrainingTable) -> Goals:
     """What ranks rows of one grade: the finish, and bytes where a rank does not hold it."""
     finish: Any = values(table.finish_s)
-    goal: Floats = np.where(table.fits, finish, values(table.ledger.total) * 1.0)
-    return Goals(too_large=~table.fits, goal=np.where(np.isnan(goal), np.inf, goal))
+    held: Any = values(table.ledger.total)
+    goal: Any = where(table.fits, finish, held * 1.0)
+    return Goals(too_large=~table.fits, goal=where(is_nan(goal), np.full(1, np.inf), goal))
 
 
 def _with(best: _Best, table: TrainingTable, broken: Bools, count: int) -> _Best:

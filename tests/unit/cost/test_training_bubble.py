@@ -12,8 +12,9 @@ WORKS = ((1.0, 2.0, 0.5), (1.0, 3.0, 0.4), (1.0, 2.0, 0.25))
 NAMES = [name for name in SCHEDULES.names() if read_schedule(name).BUBBLE is not None]
 
 
-def idle_s(name, stages, count, forward, backward, share) -> float:
+def idle_s(name, stages, count, times) -> float:
     """The whole step less the work of a rank, simulated."""
+    forward, backward, share = times
     options = ScheduleOptions(
         stages=stages,
         micro_batches=count,
@@ -39,7 +40,7 @@ def test_below_its_micro_batches_a_formula_gives_way_to_what_no_order_exceeds(na
         for forward, backward, share in WORKS:
             work = Work(forward=forward, backward=backward, weight=backward * share, cell=forward + backward)
             charged = float(bubble_s(name, stages, 1, count, work))
-            simulated = idle_s(name, stages, count, forward, backward, share)
+            simulated = idle_s(name, stages, count, (forward, backward, share))
             assert charged >= simulated - 1e-9
             if count == 1:
                 assert charged == pytest.approx(simulated)

@@ -16,7 +16,7 @@ from meshwright.system.system import read_system
 DENSE, MIXTURE = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"
 
 
-def plan(fixed, name=DENSE, on="hgx-h100", sequence=4096, batch=16, progress=None):
+def plan(fixed, *, name=DENSE, on="hgx-h100", sequence=4096, batch=16, progress=None):
     job = TrainJob(tokens=10**9, sequence=sequence, global_batch=batch)
     return plan_train(read_model(name), read_system(on), job, TrainOptions(layout=read_fixed(fixed)), progress)
 
