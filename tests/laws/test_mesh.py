@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.layout.axes import AXES, EXPERT_AXES, MESH_AXES, world_size
+from meshwright.layout.axes import AXES, EXPERT_AXES, MESH_AXES, SHARD_AXIS, world_size
 from meshwright.layout.layout import Layout
 from meshwright.layout.mesh import coordinates, groups, rank_in_stage, rank_of
 from meshwright.search.candidates import divisors
@@ -47,6 +47,20 @@ def test_groups_partition_the_ranks_and_vary_along_one_axis_only(layout, axis):
         assert [place[axis] for place in places] == list(range(getattr(layout, axis)))
         assert all(len({place[name] for place in places}) == 1 for name in kept)
         assert len({(place["replicas"], place["pp"]) for place in places}) == 1 or axis in {"replicas", "pp"}
+
+
+@given(layout=meshes())
+def test_dp_shard_and_cp_together_are_one_axis_with_cp_inside(layout):
+    found = groups(layout, SHARD_AXIS)
+    assert sorted(chain.from_iterable(found)) == list(range(layout.world_size))
+    for group in found:
+        places = [coordinates(layout, rank) for rank in group]
+        assert [place[SHARD_AXIS] for place in places] == list(range(layout.dp_shard * layout.cp))
+        assert [divmod(place[SHARD_AXIS], layout.cp) for place in places] == [
+            (place["dp_shard"], place["cp"]) for place in places
+        ]
+        kept = [name for name in MESH_AXES if name not in {"dp_shard", "cp"}]
+        assert all(len({place[name] for place in places}) == 1 for name in kept)
 
 
 @given(layout=meshes())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
+from meshwright.layout.mesh import coordinates
 from meshwright.layout.ownership import (
     AXIS_OF_ROLE,
     index_ranges,
@@ -130,14 +131,37 @@ def test_columns_of_places_give_the_ranges_of_single_ranks(data):
     assert held_by_rank(tensor, layout, "parameters") == expected
 
 
-@pytest.mark.parametrize(("rows", "shards"), [(10, 4), (3, 4), (8, 4), (1, 2), (9, 8)])
-def test_dp_shard_cuts_dim_0_in_chunks_rounded_up(rows, shards):
-    """As torch.chunk, which FSDP2 uses: the last chunks are short or empty."""
+@settings(max_examples=40)
+@given(data=st.data())
+def test_ranks_that_differ_in_dp_shard_and_cp_alone_hold_what_they_gather_once(data):
+    """Of routed experts, ranks that differ so in the view of a stage that lays them out."""
+    model = data.draw(models())
+    layout = data.draw(layouts(model))
+    places = [coordinates(layout, rank) for rank in stage_ranks_of(layout)]
+    for tensor in {(item.name, item.dims): item for item in weights_of(model)}.values():
+        of_experts = any(dim.role in {"experts", "expert_intermediate"} for dim in tensor.dims)
+        same = ("dp_replicate", "tp", *(("ep", "etp") if of_experts else ()))
+        whole = held_by_rank(tensor, layout, "gathered")
+        for state, covered in (("parameters", 3), ("gradients", 2), ("optimizer_state", 1)):
+            pieces = held_by_rank(tensor, layout, state)
+            shared: dict[tuple[object, ...], list[int]] = {}
+            for rank, place in enumerate(places):
+                shared.setdefault((whole[rank], *(place[axis] for axis in same)), []).append(rank)
+            for (gathered, *_), ranks in shared.items():
+                rows = sorted(index for rank in ranks for index in pieces[rank][0])
+                assert rows == sorted([*gathered[0]] * (1 if layout.zero >= covered else len(ranks)))
+                assert all(pieces[rank][1:] == gathered[1:] for rank in ranks)
+
+
+@pytest.mark.parametrize(("rows", "shards"), [(10, 4), (3, 4), (8, 4), (1, 2), (9, 8), (10, 6)])
+def test_dp_shard_and_cp_cut_dim_0_as_one_axis_in_chunks_rounded_up(rows, shards):
+    """As torch.chunk, which FSDP2 uses on the flattened mesh: the last chunks are short or empty."""
     tensor = Tensor(name="norm.weight", part="norms", dims=(Dim(role="hidden", size=rows),))
-    layout = Layout(dp_shard=shards, zero=3)
     each = -(-rows // shards)
     expected = [range(min(first, rows), min(first + each, rows)) for first in range(0, each * shards, each)]
-    assert [index_ranges(tensor, layout, rank)[0] for rank in range(shards)] == expected
+    for cp in (1, 2, shards):
+        layout = Layout(dp_shard=shards // cp, cp=cp, zero=3)
+        assert [index_ranges(tensor, layout, rank)[0] for rank in range(shards)] == expected
 
 
 COVERED = [set(), {"optimizer_state"}, {"optimizer_state", "gradients"}, {"optimizer_state", "gradients", "parameters"}]
@@ -155,15 +179,20 @@ def test_zero_covers_optimizer_then_gradients_then_parameters(zero, covered):
     ("layout", "shards", "copies"),
     [
         (Layout(tp=2, dp_shard=4, ep=4, etp=2, zero=3), {"ep": 4}, {}),
-        (Layout(tp=2, dp_shard=4, ep=2, etp=2, zero=3), {"ep": 2, "dp_shard": 2}, {}),
-        (Layout(tp=2, dp_shard=4, ep=1, etp=2, zero=3), {"dp_shard": 4}, {}),
+        (Layout(tp=2, dp_shard=4, ep=2, etp=2, zero=3), {"ep": 2, "dp_shard_cp": 2}, {}),
+        (Layout(tp=2, dp_shard=4, ep=1, etp=2, zero=3), {"dp_shard_cp": 4}, {}),
         (Layout(tp=2, dp_shard=4, ep=1, etp=2, zero=2), {}, {"expert_replicas": 4}),
-        (Layout(tp=4, dp_shard=2, ep=2, etp=1, sp=True, zero=3), {"ep": 2, "dp_shard": 2}, {"expert_replicas": 2}),
+        (Layout(tp=4, dp_shard=2, ep=2, sp=True, zero=3), {"ep": 2, "dp_shard_cp": 2}, {"expert_replicas": 2}),
         (Layout(tp=2, dp_shard=2, dp_replicate=2, ep=4, etp=2, zero=3), {"ep": 4}, {}),
+        (Layout(tp=2, cp=2, dp_shard=2, ep=2, etp=2, zero=3), {"ep": 2, "dp_shard_cp": 2}, {}),
+        (Layout(tp=2, cp=4, dp_shard=2, ep=2, etp=2, zero=3), {"ep": 2, "dp_shard_cp": 4}, {}),
+        (Layout(cp=2, dp_shard=3, ep=3, zero=3), {"ep": 3, "dp_shard_cp": 2}, {}),
+        (Layout(cp=4, dp_replicate=2, ep=2, zero=3), {"ep": 2, "dp_shard_cp": 2}, {"expert_replicas": 2}),
+        (Layout(cp=2, dp_replicate=2, ep=4, zero=3), {"ep": 4}, {}),
     ],
 )
-def test_dp_shard_cuts_experts_over_what_their_own_view_leaves_of_it(layout, shards, copies):
-    dims = (Dim(role="experts", size=16), Dim(role="expert_intermediate", size=8), Dim(role="hidden", size=3))
+def test_shards_cut_experts_over_what_their_own_view_leaves_of_dp_shard_and_cp(layout, shards, copies):
+    dims = (Dim(role="experts", size=48), Dim(role="expert_intermediate", size=8), Dim(role="hidden", size=3))
     tensor = Tensor(name="up", part="experts", dims=dims)
     where = placement(tensor, layout)
     assert (where.shards[0], where.replicated_on) == (shards, copies)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshwright.layout.axes import PIPELINE_OUTSIDE, SHARD_AXIS
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
 from meshwright.layout.mesh import coordinates, groups, rank_of
-from meshwright.layout.placement import boundaries_outside, group_nodes, instance_size, instances, leaves_node
+from meshwright.layout.placement import boundaries_outside, group_nodes, instance_size, instances, joined, leaves_node
 
 AXES = ("dp_replicate", "dp_shard", "pp", "cp", "tp")
 DEVICES = st.sampled_from([1, 2, 3, 4, 5, 6, 8, 9])
@@ -33,6 +36,21 @@ def test_groups_leave_their_box_as_the_map_of_ranks_says(layout, axis, devices):
     touched = [len({node_of(rank, layout.world_size, devices) for rank in group}) for group in groups(layout, axis)]
     assert int(group_nodes(table([layout]), axis, devices)[0]) == max(touched)
     assert bool(leaves_node(table([layout]), axis, devices)[0]) == (max(touched) > 1)
+
+
+@settings(max_examples=200)
+@given(layout=instance_layouts(), devices=DEVICES)
+def test_ranks_that_share_state_touch_boxes_as_the_map_of_ranks_says(layout, devices):
+    """In the order of a trainer: a rank's number is that without stages, and stages lie outside."""
+    stage = layout.world_size // layout.pp
+    alone = groups(replace(layout, pp=1), SHARD_AXIS)
+    touched = [
+        len({node_of(rank + outer * stage, layout.world_size, devices) for rank in group})
+        for group in alone
+        for outer in range(layout.pp)
+    ]
+    rows = joined(replace(table([layout]), order=PIPELINE_OUTSIDE), "dp_shard", "cp")
+    assert int(group_nodes(rows, "dp_shard", devices)[0]) == max(touched)
 
 
 @settings(max_examples=200)

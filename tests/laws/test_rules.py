@@ -56,13 +56,13 @@ def block_accepted(block: Block, layout: Layout) -> bool:
 
 
 def experts_accepted(layout: Layout) -> bool:
-    """Experts lie on a stage a whole number of times, and not across the pieces of dp_shard."""
-    inner, spread = layout.cp * layout.tp, layout.ep * layout.etp
-    stage = inner * layout.dp_shard * layout.dp_replicate
+    """Experts lie on a stage a whole number of times, and not across the pieces of dp_shard x cp."""
+    spread, shards = layout.ep * layout.etp, layout.dp_shard * layout.cp
+    stage = layout.tp * shards * layout.dp_replicate
     whole = stage % spread == 0 and (layout.sp or spread % layout.tp == 0)
-    if layout.zero == 0 or layout.dp_shard == 1:
+    if layout.zero == 0 or shards == 1:
         return whole
-    return whole and all(max(spread, ranks) % min(spread, ranks) == 0 for ranks in (inner, inner * layout.dp_shard))
+    return whole and all(max(spread, ranks) % min(spread, ranks) == 0 for ranks in (layout.tp, layout.tp * shards))
 
 
 @settings(max_examples=60)

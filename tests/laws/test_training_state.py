@@ -155,18 +155,31 @@ def test_bytes_dealt_out_evenly_are_the_whole_over_the_ranks_and_never_more_than
 
 
 def ways(item, layout):
-    """Into how many parts dp_shard cuts a tensor, as its placement says."""
-    return placement(item.tensor, layout, item.state).shards[0].get("dp_shard", 1)
+    """Into how many parts zero cuts a tensor, as its placement says."""
+    return placement(item.tensor, layout, item.state).shards[0].get("dp_shard_cp", 1)
 
 
 @settings(max_examples=30)
 @given(data=st.data())
 def test_what_replicas_repeat_is_not_cut(data):
-    """HSDP: state is sharded over dp_shard and repeated over dp_replicate."""
+    """HSDP: state is sharded over dp_shard and cp, and repeated over dp_replicate."""
     model = data.draw(models())
     layout, recipe = data.draw(layouts(model)), data.draw(recipes())
     wider = replace(layout, dp_replicate=2 * layout.dp_replicate)
     assert columns_of(model, table([layout]), recipe) == columns_of(model, table([wider]), recipe)
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_ranks_of_cp_share_state_as_those_of_dp_shard_do(data):
+    model = data.draw(models())
+    layout, recipe = data.draw(layouts(model)), data.draw(recipes())
+    moved = replace(layout, dp_shard=layout.dp_shard * layout.cp, cp=1)
+    for form in ("strict", "even"):
+        both = state_columns(model, table([layout, moved]), recipe, shards=form)
+        for name in COLUMNS:
+            column = getattr(both, name).tolist()
+            assert column[0] == column[1]
 
 
 @settings(max_examples=30)

@@ -15,8 +15,8 @@ from meshwright.base.numbers import maximum, minimum, where
 from meshwright.base.traced import named
 from meshwright.cost.collectives import Group, all_reduce, rounds_s, send_s
 from meshwright.cost.kept import gathered, gradient_buffers, kept
-from meshwright.layout.ownership import fullest_sizes, product
-from meshwright.layout.placement import boundaries_outside, group_nodes, leaves_node
+from meshwright.layout.ownership import fullest_sizes, product, shard_group_size
+from meshwright.layout.placement import boundaries_outside, group_nodes, joined, leaves_node
 from meshwright.model.model import block_weights, first_weights, last_weights
 from meshwright.workload.training_messages import training_messages
 
@@ -48,7 +48,7 @@ class LayerExchange:
 class StateExchange:
     """Columns [rows, kinds + 2] of seconds of one module, a layer or an end, and of bytes that a rank sends then.
 
-    gather: its weights over dp_shard, as its products read them (zero 3).   refresh: its parameters as they are kept,
+    gather: its weights over dp_shard x cp, as its products read them (zero 3).   refresh: its parameters as they are kept,
     from those who updated them (zero 1 and 2).   reduce: its gradients to their owners.   spread: the owners' sums over
     the other copies.
     """
@@ -216,14 +216,14 @@ def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recip
     Bytes are those of the list of what is kept: FSDP2 gathers a cast copy, and adapters alone have gradients. Source:
     chapter "Training systems", section 10.3.3.
     """
-    shard = training_group(system, layouts, "dp_shard", nic)
-    copies = [training_group(system, layouts, axis, nic) for axis in ("cp", "dp_replicate")]
-    experts = _expert_shard(layouts, shard)
+    shard = training_group(system, joined(layouts, "dp_shard", "cp"), "dp_shard", nic)
+    copies = training_group(system, layouts, "dp_replicate", nic)
+    experts = _expert_shard(model, layouts, shard)
     of_experts = _expert_copies(layouts, copies, experts)
     read, held, summed = (
         _module_bytes(model, layouts, recipe, listed) for listed in (gathered, _kept, gradient_buffers)
     )
-    spread = [*((group, shard, summed[0]) for group in copies), (of_experts, experts, summed[1])]
+    spread = [(copies, shard, summed[0]), (of_experts, experts, summed[1])]
     none = np.zeros(summed[0].shape)
     return StateExchange(
         gather_s=_all(shard, read[0]) + _all(experts, read[1]),
@@ -269,17 +269,18 @@ def _routed(tensor: Tensor) -> bool:
     return tensor.dims[0].role == "experts"
 
 
-def _expert_shard(layouts: Layouts, shard: Group) -> Group:
-    """dp_shard as the experts have it: what their own view leaves free of it."""
-    taken = layouts.degree("ep") * layouts.degree("etp") // (layouts.degree("cp") * layouts.degree("tp"))
-    return replace(shard, ranks=maximum(shard.ranks // maximum(taken, 1), 1))
+def _expert_shard(model: Model, layouts: Layouts, shard: Group) -> Group:
+    """The group as the experts have it: what their own view leaves free of it."""
+    weights = [tensor for kind in range(len(model.kinds)) for tensor in block_weights(model, kind)]
+    routed = next(filter(_routed, weights), None)
+    return shard if routed is None else replace(shard, ranks=shard_group_size(routed, layouts))
 
 
-def _expert_copies(layouts: Layouts, copies: list[Group], experts: Group) -> Group:
+def _expert_copies(layouts: Layouts, copies: Group, experts: Group) -> Group:
     """The copies of an expert's shard."""
     spread = layouts.degree("ep") * layouts.degree("etp") * experts.ranks
     ranks = layouts.degree("tp") * layouts.degree("cp") * layouts.degree("dp_shard") * layouts.degree("dp_replicate")
-    return replace(copies[-1], ranks=maximum(ranks // spread, 1))
+    return replace(copies, ranks=maximum(ranks // spread, 1))
 
 
 def _all(group: Group, size: Ints) -> Floats:

@@ -18,6 +18,9 @@ PIPELINE_OUTSIDE: Final = ("replicas", "pp", "dp_replicate", "dp_shard", "cp", "
 EXPERT_AXES: Final = ("ep", "etp")
 """Axes of the second view: they lay the experts over the ranks of one stage and multiply nothing."""
 
+SHARD_AXIS: Final = "dp_shard_cp"
+"""dp_shard and cp as one axis, cp inner: ranks with copies of the same weights that see other tokens of a step."""
+
 AXES: Final = (*MESH_AXES, *EXPERT_AXES)
 
 

@@ -21,8 +21,8 @@ _RANGE_OF_ZERO: Final = (0, 3)
 class Layout:
     """Degrees of the axes (see `axes`) and the choices that belong to them.
 
-    sp: activations between blocks are sharded over the tp group.   zero: state sharded over dp_shard (0 none, 1
-    optimizer, 2 gradients, 3 parameters).   attention: whether attention copies see other samples, or the same.
+    sp: activations between blocks are sharded over the tp group.   zero: state sharded over dp_shard x cp (0 none,
+    1 optimizer, 2 gradients, 3 parameters).   attention: whether attention copies see other samples, or the same.
     schedule, recompute, offload: registry names; None and "none" where a job has no such choice.
     """
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.layout.axes import EXPERT_AXES, MESH_AXES
+from meshwright.layout.axes import EXPERT_AXES, MESH_AXES, SHARD_AXIS
 
 if TYPE_CHECKING:
     from meshwright.layout.layout import Layout
 
 
 def coordinates(layout: Layout, rank: int) -> dict[str, int]:
-    """The coordinate of a rank along every axis; `ep` and `etp` are those of its stage's second view.
+    """The coordinate of a rank along every axis; `ep` and `etp` are those of its stage's second view; `dp_shard_cp` is of these two together.
 
     Row-major: the innermost axis (`tp`) varies fastest.
     """
@@ -19,6 +19,7 @@ def coordinates(layout: Layout, rank: int) -> dict[str, int]:
     rest = rank
     for axis in reversed(MESH_AXES):
         rest, found[axis] = divmod(rest, getattr(layout, axis))
+    found[SHARD_AXIS] = found["dp_shard"] * layout.cp + found["cp"]
     inside = rank_in_stage(layout, found)
     found["etp"] = inside % layout.etp
     found["ep"] = inside // layout.etp % layout.ep
@@ -52,6 +53,8 @@ def groups(layout: Layout, axis: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _group_key(layout: Layout, place: dict[str, int], axis: str) -> tuple[int, ...]:
+    if axis == SHARD_AXIS:
+        return tuple(place[name] for name in MESH_AXES if name not in {"dp_shard", "cp"})
     if axis not in EXPERT_AXES:
         return tuple(place[name] for name in MESH_AXES if name != axis)
     copy = rank_in_stage(layout, place) // (layout.ep * layout.etp)

@@ -7,12 +7,13 @@
     expert_intermediate          etp
     samples                      dp_replicate, dp_shard (attention=data_parallel)
     positions                    cp; then tp under sp (activations that tp cuts nowhere else)
-    dim 0, in the states that    dp_shard, what the cuts above left, in chunks
-    `zero` covers                rounded up (as torch FSDP2)
+    dim 0, in the states that    dp_shard_cp (dp_shard, then cp, as one axis), what the cuts above left,
+    `zero` covers                in chunks rounded up (as torch FSDP2)
     any other                    nothing
 
 Axes of the stage that cut no dim of a tensor repeat it. Tensors with experts live on the second view of a stage's
-ranks (`ep`, `etp`), so there the rest of the stage repeats them. Stages share no tensor but a tied embedding.
+ranks (`ep`, `etp`), so there the rest of the stage repeats them, and `zero` cuts their state over what that view leaves
+free of dp_shard_cp. Stages share no tensor but a tied embedding.
 
 One rule, `owned`, answers for one rank and for columns of layouts alike, so the memory ledger, message sizes and the
 placements of a real run cannot disagree about who owns a slice.
@@ -29,7 +30,7 @@ import numpy as np
 
 from meshwright.base.numbers import divide_up, maximum, minimum
 from meshwright.base.traced import named
-from meshwright.layout.axes import EXPERT_AXES, MESH_AXES, stage_ranks
+from meshwright.layout.axes import EXPERT_AXES, MESH_AXES, SHARD_AXIS, stage_ranks
 from meshwright.layout.layouts import table
 from meshwright.layout.mesh import coordinates
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from meshwright.model.tensors import Dim, Role, Tensor
 
 State: TypeAlias = Literal["parameters", "gathered", "gradients", "optimizer_state", "activations", "kv_cache"]
-"""What a tensor is kept as. `gathered` is a parameter while it is used, its dp_shard pieces brought together."""
+"""What a tensor is kept as. `gathered` is a parameter while it is used, its pieces brought together."""
 
 AXIS_OF_ROLE: Final[Mapping[Role, str]] = {
     "heads": "tp",
@@ -57,10 +58,10 @@ SAMPLE_AXES: Final = ("dp_replicate", "dp_shard")
 """The axes over which samples are dealt, where the copies of attention see different ones."""
 
 ZERO_OF_STATE: Final[Mapping[State, int]] = {"optimizer_state": 1, "gradients": 2, "parameters": 3}
-"""From which `zero` on dp_shard cuts dim 0 of a state; a state that is not here it never cuts."""
+"""From which `zero` dim 0 is cut of a state; a state that is not here it never cuts."""
 
 _NEVER: Final = 9
-_ORIGIN: Final[Mapping[str, int]] = dict.fromkeys((*MESH_AXES, *EXPERT_AXES), 0)
+_ORIGIN: Final[Mapping[str, int]] = dict.fromkeys((*MESH_AXES, *EXPERT_AXES, SHARD_AXIS), 0)
 _STAGE_AXES: Final = tuple(axis for axis in MESH_AXES if axis not in {"replicas", "pp"})
 
 
@@ -98,13 +99,15 @@ def placement(tensor: Tensor, layout: Layout, state: State = "parameters") -> Pl
     """Which axes cut and which repeat a tensor kept as `state`."""
     cut = cuts(tensor, table([layout]), state)
     shards = tuple({item.axis: int(item.ways[0]) for item in dim} for dim in cut)
-    parts = {axis: int(np.prod([1, *(dim.get(axis, 1) for dim in shards)])) for axis in (*_STAGE_AXES, *EXPERT_AXES)}
+    axes = (*_STAGE_AXES, *EXPERT_AXES, SHARD_AXIS)
+    parts = {axis: int(np.prod([1, *(dim.get(axis, 1) for dim in shards)])) for axis in axes}
     if _has_experts(tensor):
         ranks = stage_ranks(layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp)
         copies = {axis: getattr(layout, axis) // parts[axis] for axis in EXPERT_AXES}
-        copies["expert_replicas"] = ranks // (layout.ep * layout.etp * parts["dp_shard"])
+        copies["expert_replicas"] = ranks // (layout.ep * layout.etp * parts[SHARD_AXIS])
     else:
-        copies = {axis: getattr(layout, axis) // parts[axis] for axis in _STAGE_AXES}
+        whole = _STAGE_AXES if parts[SHARD_AXIS] == 1 else ("dp_replicate", "tp")
+        copies = {axis: getattr(layout, axis) // parts[axis] for axis in whole}
     kept = tuple({axis: ways for axis, ways in dim.items() if ways > 1} for dim in shards)
     return Placement(shards=kept, replicated_on={axis: count for axis, count in copies.items() if count > 1})
 
@@ -190,19 +193,24 @@ def cuts(tensor: Tensor, layouts: Layouts, state: State) -> tuple[tuple[Cut, ...
 
 
 def state_ways(tensor: Tensor, layouts: Layouts, state: State) -> Ints:
-    """Into how many parts dp_shard cuts a weight kept as `state`: 1 where `zero` does not cover it."""
+    """Into how many parts `zero` cuts a weight kept as `state`: 1 where it does not cover it."""
     ways: Ints = np.ones(len(layouts), dtype=np.int64)
     for cut in cuts(tensor, layouts, state)[0]:
-        ways = ways * cut.ways if cut.axis == "dp_shard" else ways
+        ways = ways * cut.ways if cut.axis == SHARD_AXIS else ways
     return ways
+
+
+def shard_group_size(tensor: Tensor, layouts: Layouts) -> Ints:
+    """How many ranks share one weight's state under any `zero` above 0: those a group gathers from and reduces to."""
+    return _state_ways(tensor, layouts)[0]
 
 
 def cutting_fields(tensor: Tensor) -> tuple[str, ...]:
     """The fields of a layout that decide how a weight is cut, in any state; what else differs leaves it as it is."""
     axes = {AXIS_OF_ROLE[dim.role] for dim in tensor.dims if dim.role in AXIS_OF_ROLE}
     if _has_experts(tensor):
-        axes |= {*EXPERT_AXES, "cp", "tp"}
-    return tuple(sorted({*axes, "dp_shard", "zero"}))
+        axes |= {*EXPERT_AXES, "tp"}
+    return tuple(sorted({*axes, "dp_shard", "cp", "zero"}))
 
 
 def _role_cuts(dim: Dim, tensor: Tensor, layouts: Layouts, state: State) -> list[Cut]:
@@ -230,13 +238,23 @@ def _degrees(role: Role, layouts: Layouts) -> list[tuple[str, Ints]]:
 
 
 def _state_cut(tensor: Tensor, layouts: Layouts, covered: Bools) -> Cut:
-    """The cut along dp_shard; experts are cut over the part of it that their own view leaves free."""
-    degree = layouts.degree("dp_shard")
-    taken: Ints = np.ones_like(degree)
+    """The cut along dp_shard_cp."""
+    ways, step = _state_ways(tensor, layouts)
+    whole = layouts.degree("dp_shard") * layouts.degree("cp")
+    return Cut(axis=SHARD_AXIS, ways=np.where(covered, ways, 1), step=np.where(covered, step, whole))
+
+
+def _state_ways(tensor: Tensor, layouts: Layouts) -> tuple[Ints, Ints]:
+    """Parts along dp_shard_cp, and how many of its neighbours hold the same one.
+
+    A copy of all experts takes ep x etp neighbours of a stage, so `taken` groups of tp ranks; these neighbours hold
+    different experts, and the copies beside it hold the other pieces of each.
+    """
+    degree = layouts.degree("dp_shard") * layouts.degree("cp")
+    taken: Ints = np.ones(len(layouts), dtype=np.int64)
     if _has_experts(tensor):
-        spread = layouts.degree("ep") * layouts.degree("etp")
-        taken = np.clip(spread // (layouts.degree("cp") * layouts.degree("tp")), 1, degree)
-    return Cut(axis="dp_shard", ways=np.where(covered, degree // taken, 1), step=np.where(covered, taken, degree))
+        taken = np.clip(layouts.degree("ep") * layouts.degree("etp") // layouts.degree("tp"), 1, degree)
+    return degree // taken, taken
 
 
 def _bounds(size: Any, dim_cuts: tuple[Cut, ...], place: Mapping[str, Ints | int]) -> tuple[Any, Any]:

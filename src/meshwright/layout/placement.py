@@ -81,6 +81,12 @@ def _most_touched(stride: Ints, block: Ints, blocks: Ints, devices_per_node: int
     return most
 
 
+def joined(layouts: Layouts, outer: str, inner: str) -> Layouts:
+    """The same ranks with two axes as one, under the name of the outer: the axes between them have degree 1, or none."""
+    both = layouts.degree(outer) * layouts.degree(inner)
+    return layouts.changed({outer: both, inner: np.ones(len(layouts), dtype=np.int64)})
+
+
 def boundaries_outside(layouts: Layouts, devices_per_node: int) -> Ints:
     """How many stage boundaries have, in some copy of the pipeline, a pair of counterparts in different boxes."""
     layouts, devices_per_node = layouts.plain(), int(devices_per_node)

@@ -190,12 +190,12 @@ def _cover_sentence(model: Model, row: Layout) -> str:
 
 
 def _state_lines_up(_model: Model, layouts: Layouts) -> Bools:
-    """Where dp_shard cuts the experts' state, their view takes whole coordinates of it, or a whole part of one."""
+    """Where dp_shard_cp cuts the experts' state, their view takes whole coordinates of it, or a part of one."""
     spread: Any = layouts.degree("ep") * layouts.degree("etp")
-    inner = layouts.degree("cp") * layouts.degree("tp")
-    kept = (layouts.degree("zero") == 0) | (layouts.degree("dp_shard") == 1)
+    tp, shards = layouts.degree("tp"), layouts.degree("dp_shard") * layouts.degree("cp")
+    kept = (layouts.degree("zero") == 0) | (shards == 1)
     lined_up = np.ones(len(layouts), dtype=np.bool_)
-    for ranks in (inner, inner * layouts.degree("dp_shard")):
+    for ranks in (tp, tp * shards):
         lined_up &= (spread % ranks == 0) | (ranks % spread == 0)
     return kept | lined_up
 
@@ -236,7 +236,8 @@ RULES: Final = (
         axis="ep",
         keeps=_state_lines_up,
         sentence=lambda _, row: (
-            f"ep={row.ep} x etp={row.etp} and dp_shard={row.dp_shard} cut the experts' state across each other"
+            f"ep={row.ep} x etp={row.etp} and dp_shard={row.dp_shard} x cp={row.cp} cut the experts' state "
+            "across each other"
         ),
     ),
     Rule(

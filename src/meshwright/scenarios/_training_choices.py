@@ -37,12 +37,16 @@ POLICIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class KindOfMesh:
-    """What of a mesh decides which choices it takes. cut: tp above 1.   copies: of attention.   sharded: dp_shard."""
+    """What of a mesh decides which choices it takes. cut: tp above 1.   copies: of attention.
+
+    sharded: dp_shard x cp above 1.   dp_sharded: dp_shard above 1, which without zero is dp_replicate.
+    """
 
     cut: bool
     pp: int
     copies: int
     sharded: bool
+    dp_sharded: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -145,7 +149,7 @@ def _agree(  # noqa: PLR0917 - as above
 
     kept = np.ones(len(table), dtype=np.bool_)
     if bound("zero", "dp_shard"):
-        kept &= (table.degree("zero") > 0) == mesh.sharded
+        kept &= np.where(table.degree("zero") > 0, mesh.sharded, not mesh.dp_sharded)
     if bound("sp", "tp"):
         kept &= ~table.columns["sp"] | mesh.cut
     if bound("schedule", "pp"):

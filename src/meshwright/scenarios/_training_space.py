@@ -165,7 +165,8 @@ def _kinds_of_mesh(meshes: Layouts) -> list[tuple[Any, ...]]:
     """What of every mesh decides which choices it takes; see `KindOfMesh`."""
     held = {name: meshes.degree(name) for name in MESH}
     copies = held["dp_shard"] * held["dp_replicate"]
-    columns_of = (held["tp"] > 1, held["pp"], copies, held["dp_shard"] > 1)
+    sharded = held["dp_shard"] * held["cp"] > 1
+    columns_of = (held["tp"] > 1, held["pp"], copies, sharded, held["dp_shard"] > 1)
     return list(zip(*(column.tolist() for column in columns_of), strict=True))
 
 

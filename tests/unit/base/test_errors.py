@@ -109,7 +109,7 @@ MEANING = {
     "LAY006": "etp does not divide the expert width",
     "LAY007": "ep does not divide the experts",
     "LAY008": "ep x etp does not cover a stage a whole number of times",
-    "LAY009": "ep x etp and dp_shard cut across each other",
+    "LAY009": "ep x etp and dp_shard x cp cut across each other",
     "LAY010": "more stages than layers",
     "LAY012": "an axis that the plan has no time model for",
     "LAY013": "too many layouts to list",

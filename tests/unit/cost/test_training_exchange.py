@@ -72,3 +72,28 @@ def test_of_four_micro_batches_what_is_sharded_is_exchanged_four_times(zero, tim
 def test_copies_add_an_all_reduce_of_their_shards():
     weights = parameter_counts(_MODEL)["total"] * 2
     assert _sent(Recipe(), 1, dp_shard=8, dp_replicate=2) == pytest.approx(2 * weights * 7 / 8 + weights / 8)
+
+
+@pytest.mark.parametrize("zero", range(4))
+def test_ranks_of_cp_gather_and_reduce_as_those_of_dp_shard(zero):
+    assert _sent(Recipe(), zero, dp_shard=_RANKS // 4, cp=4) == _sent(Recipe(), zero)
+
+
+def test_the_ring_over_shards_and_cp_takes_the_slowest_of_their_links():
+    inside, over_both, across = (
+        Layout(dp_shard=shards, cp=cp, tp=_RANKS // shards // cp) for shards, cp in ((1, 8), (2, 8), (16, 1))
+    )
+    near, far, same = (_whole(Recipe(), "reduce_s", layout) for layout in (inside, over_both, across))
+    assert far == same
+    assert far > 2 * near  # twice the weights a rank, and a slower link
+
+
+def test_experts_are_gathered_over_what_their_view_leaves_of_shards_and_cp():
+    """The mixture of 30B: 128 experts of 3 x 2048 x 768 a layer, over 16 ranks of which 4 are a copy of them."""
+    model = read_model("Qwen/Qwen3-30B-A3B")
+    rows = table([Layout(dp_shard=4, cp=4, ep=ep) for ep in (4, 16)])
+    sent = state_exchange(model, _SYSTEM, rows, Recipe(), "own").gather_bytes
+    experts = 2 * 128 * 3 * 2048 * 768
+    plain = sent[1, 0]
+    assert sent[0, 0] - plain == pytest.approx(experts / 4 * 3 / 4)
+    assert plain < 0.1 * experts

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meshwright.base.errors import UserError
-from meshwright.cost.training_state import state_columns
+from meshwright.cost.training_state import stage_totals, state_columns
 from meshwright.job.recipe import Recipe, read_recipe
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
@@ -119,3 +119,21 @@ def test_8_ranks_of_stage_1_2_and_3_keep_4n_12_over_d_and_so_on():
     held = (found.parameters + found.gradients + found.optimizer_state) @ counts
     parameters = parameter_counts(model)["total"]
     assert held.tolist() == [parameters * each for each in (16, 4 + 12 / 8, 2 + 14 / 8, 16 / 8)]
+
+
+def test_a_distributed_optimizer_deals_state_over_data_parallel_and_context_ranks():
+    """Llama-3.1-70B on 64 ranks, tp 4, cp 2, pp 4, dp 2, as Megatron's distributed optimizer: zero 1 over dp x cp.
+
+    Source: Megatron-LM, `--use-distributed-optimizer`: the sharding group is data parallel with context parallel.
+    """
+    layout = Layout(tp=4, cp=2, pp=4, dp_shard=2, zero=1)
+    model, rows = read_model("meta-llama/Llama-3.1-70B"), table([layout, replace(layout, dp_shard=4, cp=1)])
+    recipe = read_recipe("bf16-adamw-fp32-gradients")
+    found = stage_totals(model, rows, state_columns(model, rows, recipe, shards="even"))
+    matrices = 2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672
+    held = 20 * (matrices // 4 + 2 * 8192) + 128256 * 8192 // 4 + 8192  # the last stage: 20 layers, norm and head
+    assert found.stage.tolist() == [3, 3]
+    assert found.parameters.tolist() == [2 * held] * 2
+    assert found.gradients.tolist() == [4 * held] * 2
+    assert found.optimizer_state.tolist() == [12 * held // 4] * 2
+    assert found.total[0] / 2**30 == pytest.approx(38.06, abs=0.01)
