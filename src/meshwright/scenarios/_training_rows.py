@@ -81,7 +81,7 @@ def _measures(  # noqa: PLR0917 - the nouns, and which
     useful = cell(table.useful_s, row)
     busy = useful * (1 + cell(table.overhead, row))
     calendar = cell(table.finish_s, row)
-    price = system.price if options.price is None else options.price
+    price = system.device_price if options.price is None else options.price
     useful_share = step_progress(job) / step_tokens(job.global_batch, job.sequence)
     return {
         "step": {

@@ -48,7 +48,7 @@ class System:
 
     id: what `--on` takes.   scale_up: the link between devices of one box.   scale_out: the NIC between boxes.
     nics_per_node: how many there are; devices share them evenly.   peer_to_peer: False when devices of a box exchange
-    through host memory.   node_power: watts of a whole box at most.   price: of one device for an
+    through host memory.   node_power: watts of a whole box at most.   device_price: of one device for an
     hour, in the user's currency.
     """
 
@@ -65,7 +65,7 @@ class System:
         default_factory=dict[str, tuple[tuple[int, ...], ...]]
     )
     node_power: Watts | None = None
-    price: float | None = None
+    device_price: float | None = None
     host: Host | None = None
     note: str = ""
     facts: Facts = field(default_factory=Facts)
@@ -170,8 +170,8 @@ def checked_system(system: System, what: str) -> System:
     own = system.host
     host = [] if own is None else [own.memory, own.memory_bandwidth, own.link_bandwidth]
     rates += [rate for rate in host if rate is not None]
-    if system.price is not None and not 0 <= system.price < float("inf"):
-        cause = f"{what}: price is {system.price}"
+    if system.device_price is not None and not 0 <= system.device_price < float("inf"):
+        cause = f"{what}: device_price is {system.device_price}"
         raise SystemSpecError(9, cause, "give what a device costs for an hour, as a number from 0 on")
     if min(rates) <= 0 or not 0 < system.accelerator.memory <= _MOST_MEMORY:
         cause = f"{what}: a rate or the memory is zero, or the memory beyond any device's"

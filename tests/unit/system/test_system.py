@@ -148,8 +148,8 @@ BOTH = 'direction = "both ways"'
         (INLINE, 'value = "32 GB/s"', 'value = "0 B/s"', "SYS009"),
         (INLINE, 'memory = "24 GB"', 'memory = "0 B"', "SYS009"),
         (INLINE, 'value = "100 TFLOP/s"', 'value = "0 FLOP/s"', "SYS009"),
-        (NAMED, "nodes = 2", "nodes = 2\nprice = -0.5", "SYS009"),
-        (NAMED, "nodes = 2", "nodes = 2\nprice = nan", "SYS009"),
+        (NAMED, "nodes = 2", "nodes = 2\ndevice_price = -0.5", "SYS009"),
+        (NAMED, "nodes = 2", "nodes = 2\ndevice_price = nan", "SYS009"),
         (NAMED, "nodes = 2", 'nodes = 2\nhost = { link_bandwidth = "32 GB/s" }', "SYS004"),
         (INLINE, 'latency = "1 us"', 'latency = "1"', "IO002"),
         (INLINE, 'latency = "1 us"', "latency = 1", "IO002"),
@@ -246,9 +246,9 @@ def test_a_link_of_ones_own_must_add_up():
 
 
 def test_a_price_and_a_link_to_the_host_are_read(write):
-    text = NAMED.replace("nodes = 2", "nodes = 2\nprice = 2.5")
+    text = NAMED.replace("nodes = 2", "nodes = 2\ndevice_price = 2.5")
     system = read_system(write(f'{text}[host]\nlink_bandwidth = {{ value = "64 GB/s", direction = "one way" }}\n'))
-    assert (system.price, system.host.link_bandwidth) == (2.5, 64e9)
-    assert read_system("hgx-h100").price is None
+    assert (system.device_price, system.host.link_bandwidth) == (2.5, 64e9)
+    assert read_system("hgx-h100").device_price is None
     assert read_system("hgx-h100").host.link_bandwidth == 64e9
     assert read_system("rtx4090-host").host.link_bandwidth == 32e9
