@@ -10,16 +10,19 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.errors import LayoutError
-from meshwright.base.result import Basis, Candidate, Result, Verdict
+from meshwright.base.result import Candidate, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.training import NOT_MODELLED
 from meshwright.job.train import checked_training, step_tokens, steps_of
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
+from meshwright.scenarios._training_details import with_details
+from meshwright.scenarios._training_next import next_commands
 from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import search_training
 from meshwright.scenarios._training_space import training_space
-from meshwright.scenarios._training_table import failures_per_s, save_bytes, save_s
+from meshwright.scenarios._training_systems import TRAINING_BASIS, check_any_can_run, system_row
+from meshwright.scenarios._training_table import save_bytes, save_s
 from meshwright.workload import training_messages
 
 if TYPE_CHECKING:
@@ -28,6 +31,10 @@ if TYPE_CHECKING:
     from meshwright.scenarios._training_search import Progress, Seen
     from meshwright.system.system import System
 
+ADDED_TWICE: Final = (
+    "an efficiency of model FLOPs that was taken from an MFU ({share:.0%}) already holds communication, bubble and waits; "
+    "they are added to it here, {again} a step, so the date is late rather than early"
+)
 LEFT_OUT: Final = (
     "shared storage: a save writes at its own rate, and training stands meanwhile",
     "a batch that grows during training; evaluation beside planned stops",
@@ -46,13 +53,16 @@ def plan_train(
     space = training_space(model, system, job, options.layout)
     table, seen = search_training(model, system, job, options, space, progress)
     found = training_candidates(model, system, job, options, table)
+    found = with_details(model, system, job, options, table, found)
     if not found:
         cause = f"no layout of {system.devices} devices takes {job.global_batch} sequences a step"
         raise LayoutError(32, cause, "give a --global-batch that the copies divide, or leave fields out of --layout")
+    check_any_can_run(found)
     best = next((item for item in found if item.fits), None)
+    row = system_row(model, system, job, options, seen, found)
     return Result(
         command="plan train",
-        verdict=_verdict(model, system, job, options, found, best),
+        verdict=_verdict(model, system, job, found, row),
         inputs={
             "model": stated_model(model),
             "system": stated_system(system),
@@ -64,51 +74,41 @@ def plan_train(
         best=best,
         candidates=found,
         warnings=(*position_warning(model, job.sequence), *_warnings(seen)),
-        notes=model.notes,
+        notes=(*model.notes, *_notes(options, best)),
         not_modelled=(*NOT_MODELLED, *training_messages.NOT_MODELLED, *LEFT_OUT),
         sources=sources_of(model, system),
-        basis=_BASIS,
-        body=_body(model, system, job, options, seen, best or found[0]),
+        basis=TRAINING_BASIS,
+        body=_body(model, job, options, row),
+        next_commands=next_commands(
+            system, job, options, best, row["limits"], row["least_boxes"], save_bytes(model, job)
+        ),
     )
 
 
-def _body(  # noqa: PLR0917 - the nouns and what was found
-    model: Model, system: System, job: TrainJob, options: TrainOptions, seen: Seen, shown: Candidate
-) -> dict[str, Any]:
+def _body(model: Model, job: TrainJob, options: TrainOptions, row: dict[str, Any]) -> dict[str, Any]:
     return {
         "steps": steps_of(job),
         "step_tokens": step_tokens(job.global_batch, job.sequence),
-        "searched": seen,
+        "searched": row["searched"],
         "save_bytes": save_bytes(model, job),
         "save_s": save_s(model, job, options),
-        "failures_per_s": failures_per_s(system, options),
-        "limits": None if job.deadline is None else _limits(job, options, shown),
+        "failures_per_s": row["failures_per_s"],
+        "binding": row["binding"],
+        "limits": row["limits"],
+        "systems": (row,),
     }
 
 
-def _limits(job: TrainJob, options: TrainOptions, shown: Candidate) -> dict[str, Any]:
-    """What the deadline leaves a step. efficiency: that would be just enough, all else as it is."""
-    steps, overhead, step = steps_of(job), shown.measures["overhead_fraction"], shown.measures["step"]
-    left = (job.deadline or 0.0) - job.reserve
-    limit = left / (steps * (1 + overhead))
-    rest = step["total_s"] - step["compute_s"] - step["bubble_s"]
-    compute = limit - rest - step["bubble_s"]
-    needed = None
-    if options.efficiency is not None and compute > 0:
-        needed = options.efficiency * step["compute_s"] / compute
-    return {
-        "step_limit_s": limit,
-        "slack_s": limit - step["total_s"],
-        "compute_limit_s": compute,
-        "most_comm_wait_s": limit - step["total_s"] + step["exposed_comm_s"],
-        "efficiency_needed": needed,
-        "step_without_overlap_s": step["total_s"] - step["exposed_comm_s"] + _all_comm_s(shown),
-    }
-
-
-def _all_comm_s(shown: Candidate) -> float:
-    exposed = shown.measures["exposed"]
-    return exposed["layers_s"] + exposed["boundaries_s"] + shown.measures["channel_s"]
+def _notes(options: TrainOptions, best: Candidate | None) -> tuple[str, ...]:
+    """What an efficiency of model FLOPs holds already, where the plan adds it again."""
+    if options.efficiency is None or options.efficiency_kind != "model_flops" or best is None:
+        return ()
+    step = best.measures["step"]
+    added = step["exposed_comm_s"] + step["bubble_s"] + step["input_wait_s"]
+    if added <= 0:
+        return ()
+    again = f"{show_seconds(added)} of {show_seconds(step['total_s'])} ({added / step['total_s']:.1%})"
+    return (ADDED_TWICE.format(share=options.efficiency, again=again),)
 
 
 def _warnings(seen: Seen) -> tuple[str, ...]:
@@ -121,34 +121,22 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
     model: Model,
     system: System,
     job: TrainJob,
-    options: TrainOptions,
     found: tuple[Candidate, ...],
-    best: Candidate | None,
+    row: dict[str, Any],
 ) -> Verdict:
+    best = next((item for item in found if item.fits), None)
     what = f"{job.tokens:,} tokens of {model.name} on {system.name}"
     if best is None:
-        held = found[0].memory
+        held, boxes = found[0].memory, row["least_boxes"]
         text = f"{what} do not fit: {found[0].id} still needs {show_bytes(held['per_rank_bytes'])} of "
-        return Verdict(answer="no", text=f"{text}{show_bytes(held['capacity_bytes'])} a device")
+        text += f"{show_bytes(held['capacity_bytes'])} a device"
+        return Verdict(answer="no", text=text if boxes is None else f"{text}; {boxes} boxes hold it")
     measures = best.measures
     text = f"{what}: {best.id} ends after {show_seconds(measures['finish_s'])}, "
     text += f"{show_seconds(measures['step']['total_s'])} a step, MFU {measures['mfu']:.1%}"
     if job.deadline is None:
         return Verdict(answer="yes", text=text)
     by = f"the deadline is {show_seconds(job.deadline)}"
-    _ = options
     if best.excluded is not None:
         return Verdict(answer="no", text=f"late: {text}; {by}")
     return Verdict(answer="yes", text=f"in time: {text}; {by}")
-
-
-_BASIS: Final = {
-    "candidates[].memory": Basis.FORMULA.value,
-    "candidates[].memory.capacity_bytes": Basis.DATASHEET.value,
-    "candidates[].memory.workspace_bytes": Basis.ASSUMED.value,
-    "candidates[].step": f"{Basis.FORMULA.value}: at the stated efficiency, or a lower bound at datasheet rates",
-    "candidates[].finish_s": f"{Basis.FORMULA.value}: from step times, first-order overhead and planned stops",
-    "candidates[].energy_j": f"{Basis.DATASHEET.value}: boxes at full power",
-    "save_bytes": Basis.FORMULA.value,
-    "failures_per_s": Basis.ASSUMED.value,
-}

@@ -46,7 +46,8 @@ class System:
 
     id: what `--on` takes.   scale_up: the link between devices of one box.   scale_out: the NIC between boxes.
     nics_per_node: how many there are; devices share them evenly.   peer_to_peer: False when devices of a box exchange
-    through host memory.   node_power: watts of a whole box at most.
+    through host memory.   node_power: watts of a whole box at most.   device_price: of a device for an hour, in any
+    currency.
     """
 
     id: str
@@ -62,6 +63,7 @@ class System:
         default_factory=dict[str, tuple[tuple[int, ...], ...]]
     )
     node_power: Watts | None = None
+    device_price: float | None = None
     host: Host | None = None
     note: str = ""
     facts: Facts = field(default_factory=Facts)
