@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.errors import JobError
 from meshwright.base.traced import cell
+from meshwright.base.units import show_bytes
 from meshwright.cost.training_exchange import state_exchange
 from meshwright.cost.training_state import state_columns
 from meshwright.layout.ownership import ZERO_OF_STATE
@@ -47,6 +49,17 @@ def with_details(  # noqa: PLR0917 - the nouns, and what was found
         }
         detailed.append(replace(item, measures={"system": system.id, **own, **more}))
     return tuple(detailed)
+
+
+def check_fitting(system: System, options: TrainOptions) -> None:
+    """Nothing, where the options are of this system. Raises JOB022 (cost without a price), JOB023 (memory)."""
+    if options.objective == "cost" and price_of(system, options) is None:
+        cause = f"--objective cost: {system.id} has no price"
+        raise JobError(22, cause, "give --price, or device_price in the system's file")
+    memory = system.accelerator.memory
+    if options.usable_memory is not None and options.usable_memory > memory:
+        cause = f"--usable-memory {show_bytes(options.usable_memory)}: a device of {system.id} has {show_bytes(memory)}"
+        raise JobError(23, cause, f"give at most {memory}B")
 
 
 def price_of(system: System, options: TrainOptions) -> float | None:

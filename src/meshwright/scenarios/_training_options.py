@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Final, Literal, TypeAlias
 
 from meshwright.base.errors import JobError
@@ -93,7 +94,22 @@ def checked_options(options: TrainOptions) -> TrainOptions:
         (options.checkpoint_interval <= 0, "--checkpoint-interval 0s", "give a time above zero"),
         (not 1 <= options.keep <= _MOST_KEPT, f"--keep {options.keep}", "give 1 to 10000"),
     )
-    for wrong, cause, fix in pairs:
+    for wrong, cause, fix in (*pairs, *_amounts(options)):
         if wrong:
             raise JobError(21, cause, fix)
     return options
+
+
+_ABOVE_ZERO: Final = ("card_mtbf", "job_mtbf", "storage_write", "spike_interval", "prep_workers", "prep_rate")
+
+
+def _amounts(options: TrainOptions) -> list[tuple[bool, str, str]]:
+    """Rates and times that nothing divides by when they are zero, and a price, each a finite number where given."""
+    given = {name: getattr(options, name) for name in (*_ABOVE_ZERO, "usable_memory", "price")}
+    found: list[tuple[bool, str, str]] = []
+    for name, value in given.items():
+        least = value is not None and (value >= 0 if name == "price" else value > 0)
+        wrong = value is not None and not (least and isfinite(value))
+        rule = "a number from 0 on" if name == "price" else "a finite number above zero"
+        found.append((wrong, f"--{name.replace('_', '-')} {value}", f"give {rule}, or leave it out"))
+    return found

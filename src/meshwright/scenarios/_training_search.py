@@ -15,6 +15,7 @@ import numpy as np
 from meshwright.base.traced import values
 from meshwright.layout.layouts import Layouts
 from meshwright.layout.rules import keeps_all
+from meshwright.scenarios._training_none import none_found
 from meshwright.scenarios._training_space import chunks
 from meshwright.scenarios._training_table import TrainingTable, training_table
 from meshwright.search.rank import TIE, order
@@ -50,7 +51,10 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
     space: Space,
     progress: Progress | None = None,
 ) -> tuple[TrainingTable, Seen]:
-    """The best `options.keep` layouts, best first, and what was seen. The same for any length of the tables."""
+    """The best `options.keep` layouts, best first, and what was seen. The same for any length of the tables.
+
+    Raises the codes of `none_found` where no layout can run.
+    """
     best: Layouts | None = None
     seen = Seen(looked_at=0, fitting=0, on_time=0, complete=True)
     done = 0
@@ -73,10 +77,9 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
                 progress(done, space.size)
     except KeyboardInterrupt:
         seen = replace(seen, complete=False)
-    if best is None:
-        best = space.meshes.take(np.zeros(0, dtype=np.int64))
-    else:
-        best = _ranked(model, system, job, options, best)
+    if best is None or not len(best):
+        raise none_found(model, system, job, space)
+    best = _ranked(model, system, job, options, best)
     return training_table(model, system, job, options, best), seen
 
 

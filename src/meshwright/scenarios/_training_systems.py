@@ -106,6 +106,7 @@ TRAINING_BASIS: Final = {
     "candidates[].channel_s": Basis.FORMULA.value,
     "candidates[].sent_bytes": Basis.FORMULA.value,
     "candidates[].state_exchange": Basis.FORMULA.value,
+    "candidates[].calendar": _DATE,
     "candidates[].num_micro_batches": Basis.FORMULA.value,
     "candidates[].overhead_fraction": f"{Basis.FORMULA.value}: first order, of stated failures and saves",
     "candidates[].useful_s": _DATE,

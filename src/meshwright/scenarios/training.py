@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from meshwright.base.errors import LayoutError
 from meshwright.base.result import Candidate, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.training import NOT_MODELLED
 from meshwright.job.train import checked_training, step_tokens, steps_of
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
-from meshwright.scenarios._training_details import with_details
+from meshwright.scenarios._training_details import check_fitting, with_details
+from meshwright.scenarios._training_fixed import check_fixed
 from meshwright.scenarios._training_next import next_commands
 from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
@@ -46,17 +46,18 @@ def plan_train(
 ) -> Result:
     """The plan on one system.
 
-    Raises JOB001, JOB002, JOB020 (job), JOB021 (options), LAY002, LAY012 (space) and the codes of rules and schedules
-    where the layout that was asked for breaks one. Source: chapter "Training systems", section 10.6.1.
+    Raises JOB001, JOB002, JOB020 (job), JOB021 (options), JOB022 (cost without a price), JOB023 (memory that no device
+    has), LAY030, LAY034, LAY035 (fixed fields), LAY002, LAY012, LAY032, LAY033
+    (space) and the codes of rules and schedules where the layout that was asked
+    for breaks one. Source: chapter "Training systems", section 10.6.1.
     """
     job, options = checked_training(job), checked_options(options)
+    check_fitting(system, options)
+    check_fixed(model, options.layout)
     space = training_space(model, system, job, options.layout)
     table, seen = search_training(model, system, job, options, space, progress)
     found = training_candidates(model, system, job, options, table)
     found = with_details(model, system, job, options, table, found)
-    if not found:
-        cause = f"no layout of {system.devices} devices takes {job.global_batch} sequences a step"
-        raise LayoutError(32, cause, "give a --global-batch that the copies divide, or leave fields out of --layout")
     check_any_can_run(found)
     best = next((item for item in found if item.fits), None)
     row = system_row(model, system, job, options, seen, found)

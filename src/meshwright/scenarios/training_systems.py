@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.errors import JobError, SystemSpecError
+from meshwright.base.errors import SystemSpecError
 from meshwright.base.result import Result, Verdict
 from meshwright.base.units import show_seconds
-from meshwright.scenarios._training_details import price_of
 from meshwright.scenarios._training_search import Seen
 from meshwright.scenarios.training import plan_train
 
@@ -33,17 +32,12 @@ def plan_train_systems(
     """The plan on each system; the best is the one in time with the least of the objective, or that ends first.
 
     Candidates of all systems stand together, `system` says whose each is, and ids begin with it. Of one system it is
-    `plan_train`. Raises SYS010 (a system named twice), JOB022 (an objective of cost without prices), and the codes of
-    `plan_train`. Source: chapter "Training systems", section 10.6.3.
+    `plan_train`. Raises SYS013 (a system named twice), and the codes of `plan_train`. Source: chapter "Training systems", section 10.6.3.
     """
     names = [system.id for system in systems]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise SystemSpecError(10, f"--on names {twice!r} twice", "name every system once")
-    unpriced = [system.id for system in systems if price_of(system, options) is None]
-    if options.objective == "cost" and unpriced:
-        fix = "give --price, or device_price in the file of every system"
-        raise JobError(22, f"--objective cost: {unpriced[0]} has no price", fix)
+        raise SystemSpecError(13, f"--on names {twice!r} twice", "name every system once")
     plans = [plan_train(model, system, job, options, progress) for system in systems]
     return plans[0] if len(plans) == 1 else _joined(options, plans)
 

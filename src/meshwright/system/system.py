@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -154,7 +155,7 @@ def checked_system(system: System, what: str) -> System:
     """The system itself, once its sizes and rates make sense.
 
     Raises SYS006 (counts), SYS007 (boxes without a NIC between them), SYS009 (a rate or a memory of zero, or a
-    memory beyond any device's).
+    memory beyond any device's), SYS012 (a price below zero).
     """
     sizes = (system.nodes, system.devices_per_node)
     if min(sizes) < 1 or system.nics_per_node < 0 or system.devices > _MOST_DEVICES:
@@ -170,4 +171,6 @@ def checked_system(system: System, what: str) -> System:
     if min(rates) <= 0 or not 0 < system.accelerator.memory <= _MOST_MEMORY:
         cause = f"{what}: a rate or the memory is zero, or the memory beyond any device's"
         raise SystemSpecError(9, cause, f"give every rate and the memory above zero, and at most {_MOST_MEMORY} bytes")
+    if system.device_price is not None and not 0 <= system.device_price < inf:
+        raise SystemSpecError(12, f"{what}: device_price is {system.device_price}", "give a price of 0 or more an hour")
     return system

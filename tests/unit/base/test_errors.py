@@ -69,6 +69,10 @@ MEANING = {
     "JOB007": "experts read that no step of the model can read",
     "JOB008": "tokens that come too late",
     "JOB060": "an unknown convention of counting FLOPs",
+    "JOB020": "planned stops that leave nothing of a deadline",
+    "JOB021": "options of a training plan that contradict each other or are no amounts",
+    "JOB022": "a plan by cost without a price",
+    "JOB023": "more usable memory than a device has",
     "JOB040": "an unknown training recipe",
     "JOB041": "an unknown optimizer",
     "JOB042": "fields of a recipe that contradict each other",
@@ -110,6 +114,11 @@ MEANING = {
     "LAY020": "memory that does not suffice",
     "LAY021": "power that does not suffice",
     "LAY030": "a recompute policy that is not known",
+    "LAY031": "a training run that ends after its deadline",
+    "LAY032": "a global batch that no layout takes",
+    "LAY033": "a micro-batch that divides no share of the global batch",
+    "LAY034": "a schedule and stages that do not go together",
+    "LAY035": "what a training plan cannot offload",
     "MOD001": "an unknown model",
     "MOD002": "an unknown family",
     "MOD003": "a config without a model_type",
@@ -158,6 +167,8 @@ MEANING = {
     "SYS009": "a rate or a memory of zero",
     "SYS010": "several systems where one is taken",
     "SYS011": "a box whose power is not known",
+    "SYS012": "a price below zero",
+    "SYS013": "a system that is named twice",
 }
 """One meaning a code. A new code is listed here; a code whose meaning changes is a new code."""
 
