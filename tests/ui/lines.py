@@ -59,7 +59,18 @@ _STEP = ("schedule", "--stages", "4", "--micro-batches", "8", *_TIMES, *_SAVED, 
 _BUFFERS = ("--set", "buffers=activations 0ms..20ms,gather 15ms..25ms,bucket@1 20ms..", "--set", "resident=18GiB,9GiB")
 _TRAIN = ("plan", "train", "Qwen/Qwen3-8B", "--tokens", "100B", "--sequence", "8K", "--global-batch", "384")
 _CARDS = (
-    *("--deadline", "30d", "--reserve", "5d", "--efficiency", "40%", "--input-wait", "0.5s", "--usable-memory", "22GiB"),
+    *(
+        "--deadline",
+        "30d",
+        "--reserve",
+        "5d",
+        "--efficiency",
+        "40%",
+        "--input-wait",
+        "0.5s",
+        "--usable-memory",
+        "22GiB",
+    ),
     *("--activation-budget", "10GiB", "--card-mtbf", "337.07d", "--storage-write", "7GB/s"),
     *("--layout", "zero=3,micro_batch=1,tp=1,cp=1,pp=1,dp_replicate=1"),
 )

@@ -32,7 +32,18 @@ _TOO_LARGE = (
 _BATCHES = (*_PLAN[:5], "--sessions", "64", "--context", "8K", "--new-tokens", "256")
 _TRAIN = ("plan", "train", "Qwen/Qwen3-8B", "--tokens", "100B", "--sequence", "8K", "--global-batch", "384")
 _CARDS = (
-    *("--deadline", "30d", "--reserve", "5d", "--efficiency", "40%", "--input-wait", "0.5s", "--usable-memory", "22GiB"),
+    *(
+        "--deadline",
+        "30d",
+        "--reserve",
+        "5d",
+        "--efficiency",
+        "40%",
+        "--input-wait",
+        "0.5s",
+        "--usable-memory",
+        "22GiB",
+    ),
     *("--activation-budget", "10GiB", "--card-mtbf", "337.07d", "--storage-write", "7GB/s"),
     *("--layout", "zero=3,micro_batch=1,tp=1,cp=1,pp=1,dp_replicate=1"),
 )

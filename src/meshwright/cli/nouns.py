@@ -61,7 +61,7 @@ def fixed_of(layout: str, settings: Mapping[str, str]) -> dict[str, Any]:
     return read_fixed(",".join([layout, *(f"{path}={value}" for path, value in settings.items())]))
 
 
-def retyped(
+def retyped(  # noqa: PLR0917 - what was found, and all that was typed
     result: Result,
     choice: ModelChoice,
     system: str,
@@ -78,7 +78,9 @@ def retyped(
     of_model = ["--weights", choice.weights] if choice.weights else []
     of_model += ["--kv", choice.kv] if choice.kv else []
     of_model += [*(["--download"] if choice.download else []), *_again(settings, "model.")]
-    held = [word for name, usual in _HELD.items() if given.get(name, usual) != usual for word in (_flag(name), given[name])]
+    held = [
+        word for name, usual in _HELD.items() if given.get(name, usual) != usual for word in (_flag(name), given[name])
+    ]
     of_system = [*held, *_again(settings, "system.")]
     commands: list[str] = []
     for command in result.next_commands:

@@ -157,7 +157,7 @@ class TrainLimits(TypedDict):
 
 
 class TrainSystem(TypedDict):
-    """One system with its best layout; null what only a layout that fits has. least_boxes: that would hold the model."""
+    """One system with its best layout; null what only a layout that fits has. least_boxes: that hold the model."""
 
     id: Name
     name: Name

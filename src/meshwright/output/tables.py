@@ -58,7 +58,7 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).rstrip()
 
 
-def _draw(console: Console, result: Result) -> None:
+def _draw(console: Console, result: Result) -> None:  # noqa: C901 - a branch a command
     """The verdict, the bars and the tables of its command."""
     console.print(Text.assemble((result.verdict.answer, "bold"), f": {result.verdict.text}"))
     drawn = fullest(result)
@@ -99,7 +99,9 @@ def _bars(console: Console, candidate: Candidate) -> None:
         console.print(f"  {name:<{wide}} {_bar(memory[key], capacity)} {show_bytes(memory[key]):>10}")
     total, free = memory["per_rank_bytes"], capacity - memory["per_rank_bytes"]
     state = f"{show_bytes(free)} free" if free >= 0 else f"{show_bytes(-free)} too much"
-    console.print(f"  {'total':<{wide}} {_bar(total, capacity)} {show_bytes(total):>10} of {show_bytes(capacity)}, {state}")
+    console.print(
+        f"  {'total':<{wide}} {_bar(total, capacity)} {show_bytes(total):>10} of {show_bytes(capacity)}, {state}"
+    )
     _below_the_bars(console, memory)
 
 

@@ -22,12 +22,18 @@ if TYPE_CHECKING:
 
 
 def with_details(  # noqa: PLR0917 - the nouns, and what was found
-    model: Model, system: System, job: TrainJob, options: TrainOptions, table: TrainingTable, found: tuple[Candidate, ...]
+    model: Model,
+    system: System,
+    job: TrainJob,
+    options: TrainOptions,
+    table: TrainingTable,
+    found: tuple[Candidate, ...],
 ) -> tuple[Candidate, ...]:
     """The candidates of a table, in its order.
 
-    calendar: all steps, what saves and failures add, planned stops, and their sum.   exposed_fraction: of the step, communication that is waited for.   state_exchange: see `channel_rows`.   cost and
-    cost_without_stops: rent with and without planned stops.
+    calendar: all steps, what saves and failures add, planned stops, and their sum.   exposed_fraction: of the step,
+    communication that is waited for.   state_exchange: see `channel_rows`.   cost, cost_without_stops: rent with and
+    without planned stops.
     """
     rows = channel_rows(model, system, job, options, table)
     price = price_of(system, options)
@@ -83,12 +89,14 @@ def channel_rows(
     found: list[dict[str, Any]] = []
     for row in range(len(table)):
         layer = max(kinds, key=lambda kind: int(state.gathered[row, kind]))
-        found.append({
-            **_each_micro_batch(table, row),
-            "layer_bytes": cell(state.gathered[:, layer], row),
-            "layer_gather_s": cell(moved.gather_s[:, layer], row),
-            "first_bytes": cell(state.gathered[:, -2], row),
-        })
+        found.append(
+            {
+                **_each_micro_batch(table, row),
+                "layer_bytes": cell(state.gathered[:, layer], row),
+                "layer_gather_s": cell(moved.gather_s[:, layer], row),
+                "first_bytes": cell(state.gathered[:, -2], row),
+            }
+        )
     return found
 
 

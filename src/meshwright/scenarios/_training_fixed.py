@@ -1,4 +1,4 @@
-"""The fields of a layout that the user fixed go in; nothing comes out, or the error of two that contradict each other."""
+"""Fields of a layout that the user fixed go in; nothing comes out, or the error of two that contradict each other."""
 
 from __future__ import annotations
 

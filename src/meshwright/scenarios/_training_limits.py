@@ -37,8 +37,8 @@ def limits_of(job: TrainJob, options: TrainOptions, shown: Candidate) -> dict[st
     """What the deadline leaves a step of this layout; None without one.
 
     step_limit_s: the longest step that is in time.   slack_s: how much shorter the step is.   compute_limit_s: the
-    longest computation, all else as it is; efficiency_needed gives it.   most_comm_wait_s: the most that may be exposed.
-    step_without_overlap_s: with all communication exposed.   left_s: from the finish to the deadline. Source: chapter
+    longest computation, all else as it is; efficiency_needed gives it.   most_comm_wait_s: the most that may be
+    exposed.   step_without_overlap_s: with all communication exposed.   left_s: from the finish to the deadline. Source: chapter
     "Training systems", section 10.6.2.
     """
     if job.deadline is None:
@@ -64,7 +64,7 @@ def limits_of(job: TrainJob, options: TrainOptions, shown: Candidate) -> dict[st
     }
 
 
-def binding_limit(job: TrainJob, shown: Candidate, limits: Mapping[str, Any] | None) -> dict[str, str]:
+def binding_limit(shown: Candidate, limits: Mapping[str, Any] | None) -> dict[str, str]:
     """What limits the plan: `limit` is one of LIMITS, `text` says it in words.
 
     Nothing fits: memory. Late: computation if it alone is too long; else the largest part whose absence alone would be
@@ -87,12 +87,14 @@ def binding_limit(job: TrainJob, shown: Candidate, limits: Mapping[str, Any] | N
         name = max(enough, key=lambda item: enough[item])
         text = f"without {_WORDS[name]}, {_share(enough[name], step['total_s'])}, it would be in time"
         return {"limit": name, "text": text}
-    text = f"a step may take {show_seconds(limit)}, and no part of its {show_seconds(step['total_s'])} is too long alone"
+    text = (
+        f"a step may take {show_seconds(limit)}, and no part of its {show_seconds(step['total_s'])} is too long alone"
+    )
     return {"limit": "deadline", "text": text}
 
 
 def _memory(shown: Candidate) -> dict[str, str]:
-    """Of the layout that comes nearest, which part of its memory is the largest; of one that breaks a rule, the rule."""
+    """Of the layout that comes nearest, what it needs; of one that breaks a rule, the rule."""
     memory = shown.memory
     if shown.excluded is not None and shown.excluded.limit != "capacity":
         return {"limit": "memory", "text": f"no layout fits: {shown.excluded.reason}"}

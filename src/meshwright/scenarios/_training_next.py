@@ -108,9 +108,9 @@ def question_words(job: TrainJob, options: TrainOptions) -> list[str]:
     words += _recipe_words(job.recipe)
     usual = TrainOptions()
     names = [item.name for item in fields(TrainOptions) if item.name != "layout"]
-    return words + _words({
-        name: getattr(options, name) for name in names if getattr(options, name) != getattr(usual, name)
-    })
+    return words + _words(
+        {name: getattr(options, name) for name in names if getattr(options, name) != getattr(usual, name)}
+    )
 
 
 def _recipe_words(recipe: Recipe) -> list[str]:

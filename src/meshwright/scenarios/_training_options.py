@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, Final, Literal, TypeAlias
 
@@ -13,6 +13,7 @@ from meshwright.cost.memory_even import Shards
 from meshwright.cost.training import Prefetch, TrainingAssumptions
 from meshwright.cost.training_exchange import Nic
 from meshwright.cost.training_work import EfficiencyKind
+from meshwright.layout.layout import checked_fields
 
 TrainObjective: TypeAlias = Literal["date", "cost", "gpu_hours"]
 NO_TIME: Final = Seconds(0.0)
@@ -77,7 +78,10 @@ class TrainOptions:
 
 
 def checked_options(options: TrainOptions) -> TrainOptions:
-    """The options themselves. Raises JOB021 for two that say the same, or one without its other half."""
+    """The options with checked fields of the layout.
+
+    Raises JOB021 for two that say the same, or one without its other half; LAY001 and IO013 (layout).
+    """
     pairs = (
         (options.card_mtbf is not None and options.job_mtbf is not None, "--card-mtbf and --job-mtbf", "give one"),
         (
@@ -97,7 +101,7 @@ def checked_options(options: TrainOptions) -> TrainOptions:
     for wrong, cause, fix in (*pairs, *_amounts(options)):
         if wrong:
             raise JobError(21, cause, fix)
-    return options
+    return replace(options, layout=checked_fields(options.layout))
 
 
 _ABOVE_ZERO: Final = ("card_mtbf", "job_mtbf", "storage_write", "spike_interval", "prep_workers", "prep_rate")

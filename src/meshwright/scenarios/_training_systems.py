@@ -50,7 +50,7 @@ def system_row(  # noqa: PLR0917 - the nouns, and what was found
         "step_s": None if best is None else best.measures["step"]["total_s"],
         **measures,
         "failures_per_s": failures_per_s(system, options),
-        "binding": binding_limit(job, shown, limits),
+        "binding": binding_limit(shown, limits),
         "limits": limits,
         "least_boxes": least_boxes(model, system, job, options) if refused else None,
         "searched": seen,

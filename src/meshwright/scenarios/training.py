@@ -7,33 +7,29 @@ planned stops; say what limits the step and what would save a plan that is late.
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from meshwright.base.result import Candidate, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.training import NOT_MODELLED
-from meshwright.job.train import checked_training, step_tokens, steps_of
+from meshwright.job.train import TrainJob, checked_training, step_tokens, steps_of
+from meshwright.model.model import Model
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_details import check_fitting, with_details
 from meshwright.scenarios._training_fixed import check_fixed
 from meshwright.scenarios._training_next import next_commands
 from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
-from meshwright.scenarios._training_search import search_training
+from meshwright.scenarios._training_search import Progress, Seen, search_training
 from meshwright.scenarios._training_space import training_space
 from meshwright.scenarios._training_systems import TRAINING_BASIS, check_any_can_run, system_row
 from meshwright.scenarios._training_table import save_bytes, save_s
+from meshwright.system.system import System
 from meshwright.workload import training_messages
 
-if TYPE_CHECKING:
-    from meshwright.job.train import TrainJob
-    from meshwright.model.model import Model
-    from meshwright.scenarios._training_search import Progress, Seen
-    from meshwright.system.system import System
-
 ADDED_TWICE: Final = (
-    "an efficiency of model FLOPs that was taken from an MFU ({share:.0%}) already holds communication, bubble and waits; "
-    "they are added to it here, {again} a step, so the date is late rather than early"
+    "an efficiency of model FLOPs that was taken from an MFU ({share:.0%}) already holds communication, bubble and "
+    "waits; they are added to it here, {again} a step, so the date is late rather than early"
 )
 LEFT_OUT: Final = (
     "shared storage: a save writes at its own rate, and training stands meanwhile",
@@ -118,7 +114,7 @@ def _warnings(seen: Seen) -> tuple[str, ...]:
     return (f"interrupted after {seen.looked_at:,} layouts: the best of these, not of all",)
 
 
-def _verdict(  # noqa: PLR0917 - the nouns and what was found
+def _verdict(
     model: Model,
     system: System,
     job: TrainJob,

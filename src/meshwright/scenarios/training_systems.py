@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.errors import SystemSpecError
 from meshwright.base.result import Result, Verdict
 from meshwright.base.units import show_seconds
-from meshwright.scenarios._training_search import Seen
+from meshwright.job.train import TrainJob
+from meshwright.model.model import Model
+from meshwright.scenarios._training_options import TrainObjective, TrainOptions
+from meshwright.scenarios._training_search import Progress, Seen
 from meshwright.scenarios.training import plan_train
+from meshwright.system.system import System
 
 if TYPE_CHECKING:
     from meshwright.base.result import Candidate
-    from meshwright.job.train import TrainJob
-    from meshwright.model.model import Model
-    from meshwright.scenarios._training_options import TrainOptions, TrainObjective
-    from meshwright.scenarios._training_search import Progress
-    from meshwright.system.system import System
 
 _GOALS: dict[TrainObjective, str] = {"date": "finish_s", "cost": "cost", "gpu_hours": "gpu_hours"}
 
@@ -32,7 +31,8 @@ def plan_train_systems(
     """The plan on each system; the best is the one in time with the least of the objective, or that ends first.
 
     Candidates of all systems stand together, `system` says whose each is, and ids begin with it. Of one system it is
-    `plan_train`. Raises SYS013 (a system named twice), and the codes of `plan_train`. Source: chapter "Training systems", section 10.6.3.
+    `plan_train`. Raises SYS013 (a system named twice), and the codes of `plan_train`. Source: chapter "Training
+    systems", section 10.6.3.
     """
     names = [system.id for system in systems]
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -73,6 +73,8 @@ MEANING = {
     "JOB021": "options of a training plan that contradict each other or are no amounts",
     "JOB022": "a plan by cost without a price",
     "JOB023": "more usable memory than a device has",
+    "JOB024": "changes for the worse that are none, or too many",
+    "JOB025": "a plan that holds nothing to degrade",
     "JOB040": "an unknown training recipe",
     "JOB041": "an unknown optimizer",
     "JOB042": "fields of a recipe that contradict each other",
