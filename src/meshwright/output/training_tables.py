@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from meshwright.base.result import Candidate, Result
 
 _BAR: Final = 36
-_NAME: Final = 14
+_NAME: Final = 15
 _KWH_J: Final = 3.6e6
 _STEP_PARTS: Final = (
     ("compute_s", "compute"),
@@ -139,11 +139,12 @@ def _bars(console: Console, title: str, rows: list[tuple[str, float]]) -> None:
 def _limits(console: Console, limits: Mapping[str, Any]) -> None:
     """What the deadline leaves a step."""
     slack = limits["slack_s"]
-    left = f"{show_seconds(slack)} longer" if slack >= 0 else f"it is {show_seconds(-slack)} too long"
-    console.print(f"a step may take {show_seconds(limits['step_limit_s'])}: {left}")
+    word = "more" if slack >= 0 else "less"
+    limit = show_seconds(limits["step_limit_s"])
+    console.print(f"a step may take {limit}, {show_seconds(abs(slack))} {word} than it does")
     told = [f"computation {show_seconds(limits['compute_limit_s'])}" if limits["compute_limit_s"] > 0 else ""]
     if limits["efficiency_needed"] is not None:
-        told[0] += f", an efficiency of {limits['efficiency_needed']:.1%}"
+        told[0] += f" (an efficiency of {limits['efficiency_needed']:.1%})"
     if limits["most_comm_wait_s"] > 0:
         told.append(f"communication {show_seconds(limits['most_comm_wait_s'])} exposed")
     if any(told):

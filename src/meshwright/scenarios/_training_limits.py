@@ -38,8 +38,8 @@ def limits_of(job: TrainJob, options: TrainOptions, shown: Candidate) -> dict[st
 
     step_limit_s: the longest step that is in time.   slack_s: how much shorter the step is.   compute_limit_s: the
     longest computation, all else as it is; efficiency_needed gives it.   most_comm_wait_s: the most that may be
-    exposed.   step_without_overlap_s: with all communication exposed.   left_s: from the finish to the deadline. Source: chapter
-    "Training systems", section 10.6.2.
+    exposed.   step_without_overlap_s: with all communication exposed.   left_s: from the finish to the deadline.
+    Source: chapter "Training systems", section 10.6.2.
     """
     if job.deadline is None:
         return None
