@@ -61,6 +61,10 @@ _LINES = {
     "no memory": ("--usable-memory 0B", "JOB021", "above zero"),
     "more memory than there is": ("--usable-memory 1000GiB", "JOB023", "80000000000B"),
     "the cheapest of no prices": ("--objective cost", "JOB022", "--price"),
+    "a price beyond any": ("--price 1e308", "JOB021", "from 0 on"),
+    "a rate of nothing": ("--prep-workers 1 --prep-rate 1e-300", "JOB021", "above zero"),
+    "a budget beyond any device": ("--activation-budget 1e40GiB", "JOB021", "at most"),
+    "a workspace beyond any device": ("--workspace 1e40GiB", "JOB021", "at most"),
     "a system twice": ("--on hgx-h100,hgx-h100", "SYS013", "once"),
 }
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 _LEAST_KEPT: Final = ("full", "uniform_2", "uniform_4")
 _MOST_TIMES: Final = 16
 _MOST_TRIED: Final = 64
+_MOST_BOXES: Final = 100_000
+_FEW: Final = 4096
+COPIES: Final = ("dp_shard", "dp_replicate")
+"""Degrees that grow with the boxes."""
 
 
 def least_boxes(model: Model, system: System, job: TrainJob, options: TrainOptions) -> int | None:
@@ -44,6 +48,27 @@ def least_boxes(model: Model, system: System, job: TrainJob, options: TrainOptio
         larger = replace(system, nodes=nodes, id=f"{system.id} ({nodes} boxes)", fault_domains={})
         tried = _LEAST_KEPT if options.activation_budget is None else _LEAST_KEPT[:1]
         if any(_holds(model, larger, job, options, recompute) for recompute in tried):
+            return nodes
+    return None
+
+
+def boxes_in_time(model: Model, system: System, job: TrainJob, options: TrainOptions, times: float) -> int | None:
+    """The first number of boxes, at least `times` as many, that takes the global batch; None where none may be added.
+
+    A guess of what would be in time: computation is that much shorter, and the rest is not.
+    """
+    if system.scale_out is None or system.nics_per_node < 1 or times * system.nodes > _MOST_BOXES:
+        return None
+    fixed = {name: value for name, value in options.layout.items() if name not in COPIES}
+    begin = max(ceil(times * system.nodes), system.nodes + 1)
+    for nodes in range(begin, begin + _MOST_TRIED):
+        larger = replace(system, nodes=nodes, fault_domains={})
+        try:
+            space = training_space(model, larger, job, fixed)
+        except LayoutError:
+            continue
+        first = next(chunks(space, model, job, _FEW), None)
+        if first is not None and bool(keeps_all(model, first).any()):
             return nodes
     return None
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from math import ceil
 from shlex import join
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from meshwright.job.recipe import RECIPES, Recipe, read_recipe
+from meshwright.scenarios._training_boxes import COPIES
 from meshwright.scenarios._training_options import TrainOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from meshwright.base.result import Candidate
     from meshwright.job.train import TrainJob
@@ -35,8 +35,6 @@ _UNITS: Final = {
 }
 """Units of the numbers that a command line takes with one."""
 _MESH: Final = ("tp", "cp", "pp", "dp_shard", "dp_replicate", "ep", "etp")
-_COPIES: Final = ("dp_shard", "dp_replicate")
-"""Degrees that grow with the boxes."""
 _REST: Final = ("sp", "zero", "micro_batch", "recompute", "offload")
 
 
@@ -51,27 +49,25 @@ def next_commands(  # noqa: PLR0917 - the question, and what was found
 ) -> tuple[str, ...]:
     """In time: the interval between saves where failures are stated, and this layout alone. Late: more boxes.
 
-    boxes: the fewest that hold the model, where these do not.   size: bytes of a save.
+    boxes: that hold the model, or may be in time, where these do not.   size: bytes of a save.
     """
     if best is None:
         return () if boxes is None else _larger(system, job, options, boxes)
     if limits is not None and limits["slack_s"] < 0:
-        times = best.measures["step"]["total_s"] / limits["step_limit_s"] if limits["step_limit_s"] > 0 else 0.0
-        return _larger(system, job, options, ceil(system.nodes * times)) if times else ()
+        return () if boxes is None else _larger(system, job, options, boxes)
     return (*_saving(system, options, best, size, job.reserve), *_pinned(job, options, best))
 
 
 def _larger(system: System, job: TrainJob, options: TrainOptions, nodes: int) -> tuple[str, ...]:
     """The same question with more boxes; of a system file, which has its own number, by --set."""
-    more = max(nodes, system.nodes + 1)
-    free = {name: value for name, value in options.layout.items() if name not in _COPIES}
+    free = {name: value for name, value in options.layout.items() if name not in COPIES}
     words = question_words(job, options)
     if system.id.endswith(".toml"):
-        return (join([*_ON, "SYSTEM", *words, *_layout_words(free), "--set", f"system.nodes={more}"]),)
+        return (join([*_ON, "SYSTEM", *words, *_layout_words(free), "--set", f"system.nodes={nodes}"]),)
     if system.scale_out is None or system.nics_per_node < 1:
         return ()
     name = _BOXES.sub("", system.id)
-    return (join([*_ON, f"{name} x{more}", *words, *_layout_words(free)]),)
+    return (join([*_ON, f"{name} x{nodes}", *words, *_layout_words(free)]),)
 
 
 _ON: Final = ("meshwright", "plan", "train", "MODEL", "--on")
@@ -147,5 +143,5 @@ def _layout_words(layout: Mapping[str, Any]) -> list[str]:
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    many: Sequence[Any] = value if isinstance(value, tuple) else (value,)
+    many = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
     return ",".join(str(item) for item in many)

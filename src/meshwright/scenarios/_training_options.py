@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from typing import Any, Final, Literal, TypeAlias
 
 from meshwright.base.errors import JobError
@@ -104,16 +103,21 @@ def checked_options(options: TrainOptions) -> TrainOptions:
     return replace(options, layout=checked_fields(options.layout))
 
 
-_ABOVE_ZERO: Final = ("card_mtbf", "job_mtbf", "storage_write", "spike_interval", "prep_workers", "prep_rate")
+_ABOVE_ZERO: Final = ("card_mtbf", "job_mtbf", "storage_write", "spike_interval", "usable_memory")
+_LEAST, _MOST_AMOUNT, _MOST_BYTES = 1e-9, 1e12, 2**50
 
 
 def _amounts(options: TrainOptions) -> list[tuple[bool, str, str]]:
-    """Rates and times that nothing divides by when they are zero, and a price, each a finite number where given."""
-    given = {name: getattr(options, name) for name in (*_ABOVE_ZERO, "usable_memory", "price")}
-    found: list[tuple[bool, str, str]] = []
-    for name, value in given.items():
-        least = value is not None and (value >= 0 if name == "price" else value > 0)
-        wrong = value is not None and not (least and isfinite(value))
-        rule = "a number from 0 on" if name == "price" else "a finite number above zero"
-        found.append((wrong, f"--{name.replace('_', '-')} {value}", f"give {rule}, or leave it out"))
-    return found
+    """Whether each amount is one that a run can have, by its flag, with what it may be."""
+    given = [(name, getattr(options, name)) for name in _ABOVE_ZERO]
+    found = [(name, value, value is not None and value <= 0, "an amount above zero") for name, value in given]
+    for name in ("prep_workers", "prep_rate"):
+        value = getattr(options, name)
+        right = value is None or _LEAST <= value <= _MOST_AMOUNT
+        found.append((name, value, not right, f"a number above zero, from {_LEAST:g} to {_MOST_AMOUNT:g}"))
+    right = options.price is None or 0 <= options.price <= _MOST_AMOUNT
+    found.append(("price", options.price, not right, f"a number from 0 on, to {_MOST_AMOUNT:g}"))
+    for name in ("workspace", "activation_budget"):
+        value = getattr(options, name)
+        found.append((name, value, value is not None and value > _MOST_BYTES, f"at most {_MOST_BYTES}B"))
+    return [(wrong, f"--{name.replace('_', '-')} {value}", f"give {rule}") for name, value, wrong, rule in found]

@@ -15,6 +15,7 @@ from meshwright.cost.training import NOT_MODELLED
 from meshwright.job.train import TrainJob, checked_training, step_tokens, steps_of
 from meshwright.model.model import Model
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
+from meshwright.scenarios._training_boxes import boxes_in_time
 from meshwright.scenarios._training_details import check_fitting, with_details
 from meshwright.scenarios._training_fixed import check_fixed
 from meshwright.scenarios._training_next import next_commands
@@ -77,9 +78,17 @@ def plan_train(
         basis=TRAINING_BASIS,
         body=_body(model, job, options, row),
         next_commands=next_commands(
-            system, job, options, best, row["limits"], row["least_boxes"], save_bytes(model, job)
+            system, job, options, best, row["limits"], _boxes(model, system, job, options, row), save_bytes(model, job)
         ),
     )
+
+
+def _boxes(model: Model, system: System, job: TrainJob, options: TrainOptions, row: dict[str, Any]) -> int | None:
+    """Boxes to ask about next: that hold the model, or that may be in time."""
+    limits = row["limits"]
+    if limits is None or limits["slack_s"] >= 0 or limits["step_limit_s"] <= 0:
+        return row["least_boxes"]
+    return boxes_in_time(model, system, job, options, row["step_s"] / limits["step_limit_s"])
 
 
 def _body(model: Model, job: TrainJob, options: TrainOptions, row: dict[str, Any]) -> dict[str, Any]:

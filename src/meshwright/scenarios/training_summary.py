@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _GIB: Final = 2**30
 _HUNDRED: Final = 100
+_LEFT: Final = ("step_limit_s", "slack_s", "efficiency_needed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,8 @@ def training_summary(
 def _summary(plan: Result) -> SystemSummary:
     row: dict[str, Any] = plan.body["systems"][0]
     shown = plan.best or plan.candidates[0]
-    measures, limits = shown.measures, plan.body["limits"] or {}
+    measures, limits = shown.measures, plan.body["limits"]
+    left = {name: None if limits is None else limits[name] for name in _LEFT}
     return SystemSummary(
         system=row["id"],
         devices=row["devices"],
@@ -79,7 +81,5 @@ def _summary(plan: Result) -> SystemSummary:
         gpu_hours=measures["gpu_hours"],
         gpu_hours_with_stops=measures["gpu_hours_with_stops"],
         in_time=row["on_time"],
-        step_limit_s=limits.get("step_limit_s"),
-        slack_s=limits.get("slack_s"),
-        efficiency_needed=limits.get("efficiency_needed"),
+        **left,
     )

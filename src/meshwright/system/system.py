@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,6 +22,7 @@ SYSTEMS: Final = Registry(
 _TIMES: Final = re.compile(r"^(?P<name>.*?)\s*x\s*(?P<count>\d{1,9})$")
 _LINKS: Final = ("scale_up", "scale_out")
 _MOST_DEVICES: Final = 1_000_000
+_MOST_PRICE: Final = 1e12
 _MOST_MEMORY: Final = 2**60
 
 
@@ -171,6 +171,6 @@ def checked_system(system: System, what: str) -> System:
     if min(rates) <= 0 or not 0 < system.accelerator.memory <= _MOST_MEMORY:
         cause = f"{what}: a rate or the memory is zero, or the memory beyond any device's"
         raise SystemSpecError(9, cause, f"give every rate and the memory above zero, and at most {_MOST_MEMORY} bytes")
-    if system.device_price is not None and not 0 <= system.device_price < inf:
+    if system.device_price is not None and not 0 <= system.device_price <= _MOST_PRICE:
         raise SystemSpecError(12, f"{what}: device_price is {system.device_price}", "give a price of 0 or more an hour")
     return system
