@@ -58,14 +58,14 @@ def with_details(  # noqa: PLR0917 - the nouns, and what was found
 
 
 def check_fitting(system: System, options: TrainOptions) -> None:
-    """Nothing, where the options are of this system. Raises JOB022 (cost without a price), JOB023 (memory)."""
+    """Nothing, where the options are of this system. Raises JOB026 (cost without a price), JOB027 (memory)."""
     if options.objective == "cost" and price_of(system, options) is None:
         cause = f"--objective cost: {system.id} has no price"
-        raise JobError(22, cause, "give --price, or device_price in the system's file")
+        raise JobError(26, cause, "give --price, or device_price in the system's file")
     memory = system.accelerator.memory
     if options.usable_memory is not None and options.usable_memory > memory:
         cause = f"--usable-memory {show_bytes(options.usable_memory)}: a device of {system.id} has {show_bytes(memory)}"
-        raise JobError(23, cause, f"give at most {memory}B")
+        raise JobError(27, cause, f"give at most {memory}B")
 
 
 def price_of(system: System, options: TrainOptions) -> float | None:

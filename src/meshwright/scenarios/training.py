@@ -43,8 +43,8 @@ def plan_train(
 ) -> Result:
     """The plan on one system.
 
-    Raises JOB001, JOB002, JOB020 (job), JOB021 (options), JOB022 (cost without a price), JOB023 (memory that no device
-    has), LAY030, LAY034, LAY035 (fixed fields), LAY002, LAY012, LAY032, LAY033
+    Raises JOB001, JOB002, JOB020 (job), JOB021 (options), JOB026 (cost without a price), JOB027 (memory that no device
+    has), LAY030, LAY037, LAY035 (fixed fields), LAY002, LAY012, LAY032, LAY033
     (space) and the codes of rules and schedules where the layout that was asked
     for breaks one. Source: chapter "Training systems", section 10.6.1.
     """

@@ -48,14 +48,14 @@ def training_degradations(
     """Every combination of the changes, fewest first, on the best layout without any.
 
     changes: by name `PATH=VALUE` of the system or of an option: `system.scale_up.bandwidth=16 GB/s`,
-    `options.prefetch=off`. Raises JOB024 (a change that is none, or too many), what `--set` raises, and the codes of
+    `options.prefetch=off`. Raises JOB028 (a change that is none, or too many), what `--set` raises, and the codes of
     `plan_train`. Source: chapter "Training systems", sections 10.6.2 and 10.6.3.
     """
     if not 1 <= len(changes) <= _MOST:
-        raise JobError(24, f"{len(changes)} changes, and all their combinations", f"give 1 to {_MOST} of them")
+        raise JobError(28, f"{len(changes)} changes, and all their combinations", f"give 1 to {_MOST} of them")
     first = plan_train(model, system, job, options)
     if first.best is None:
-        raise JobError(25, f"nothing to degrade: {first.verdict.text}", "give a system that holds the model")
+        raise JobError(29, f"nothing to degrade: {first.verdict.text}", "give a system that holds the model")
     kept = {name: value for name, value in first.best.layout.items() if name not in _APART and value is not None}
     if kept["pp"] == 1:
         kept = {name: value for name, value in kept.items() if name not in {"schedule", "virtual_stages"}}
@@ -76,7 +76,7 @@ def _changed(system: System, options: TrainOptions, name: str, change: str) -> t
     noun, _, rest = path.strip().partition(".")
     if not equals or not rest or noun not in {"system", "options"}:
         cause = f"change {name!r}: {change!r} is no field of the system or of the options"
-        raise JobError(24, cause, "write as in options.prefetch=off or system.scale_up.bandwidth=16 GB/s")
+        raise JobError(28, cause, "write as in options.prefetch=off or system.scale_up.bandwidth=16 GB/s")
     if noun == "options":
         return system, set_path(options, rest, value.strip())
     return checked_system(set_path(system, rest, value.strip()), name), options

@@ -100,13 +100,13 @@ def test_no_change_for_the_worse_makes_a_run_end_sooner(model, six):
 
 @pytest.mark.parametrize("change", ["prefetch=off", "options.prefetch", "job.tokens=1B", "system=other"])
 def test_what_is_no_change_is_refused(model, six, change):
-    with pytest.raises(JobError, match="JOB024"):
+    with pytest.raises(JobError, match="JOB028"):
         training_degradations(model, six, _JOB, _OPTIONS, {"odd": change})
 
 
 @pytest.mark.parametrize("count", [0, 7])
 def test_none_and_too_many_changes_are_refused(model, six, count):
-    with pytest.raises(JobError, match="JOB024"):
+    with pytest.raises(JobError, match="JOB028"):
         training_degradations(model, six, _JOB, _OPTIONS, {str(item): "options.nic=shared" for item in range(count)})
 
 
