@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from meshwright.base.parse import build, set_path
 from meshwright.base.result import Result, as_json, plain
 from meshwright.job.serve import ServeJob
+from meshwright.job.train import TrainJob
 from meshwright.layout.layout import Layout
 from meshwright.model.model import Model
 from meshwright.model.reader import read_model
@@ -25,7 +26,7 @@ from tests.golden.rows import Fact, Quantity, Value, read_value
 
 T = TypeVar("T")
 HERE: Final = Path(__file__).parent
-_PARTS: Final = {Layout: "layout", ServeJob: "job"}
+_PARTS: Final = {Layout: "layout", ServeJob: "job", TrainJob: "job"}
 
 
 @cache

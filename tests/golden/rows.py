@@ -30,6 +30,7 @@ _COUNTS: Final = (
     "bool",
     "calls",
     "cards",
+    "collectives",
     "coef",
     "columns",
     "copies",

@@ -18,6 +18,7 @@ from meshwright.scenarios.fit import fit
 from meshwright.scenarios.inspect import inspect
 from meshwright.scenarios.schedule import schedule
 from meshwright.scenarios.serving import plan_serve
+from meshwright.scenarios.training import plan_train
 from meshwright.sweep.study import function_of, read_study, run_study, study_list
 from tests.golden.command_line import arguments
 from tests.golden.context import HERE, Row
@@ -28,6 +29,7 @@ VERBS = {
     "inspect": inspect,
     "fit": fit,
     "plan serve": plan_serve,
+    "plan train": plan_train,
     "schedule": schedule,
     "checkpoint interval": checkpoint_interval,
     "checkpoint timeline": checkpoint_timeline,

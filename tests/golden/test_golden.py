@@ -38,6 +38,7 @@ _ANOTHER = {
     "most-loss-scale": ("least-loss-scale",),
     "fp8-loss-error": ("fp8-promotion",),
     "fp8-promotion": ("fp8-loss-error",),
+    "parameters": ("gradients",),
     "MegaScale": ("Meta reliability",),
     "Meta reliability": ("MegaScale",),
 }

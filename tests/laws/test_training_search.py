@@ -18,7 +18,7 @@ from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
 from meshwright.model.reader import read_model
 from meshwright.scenarios import _training_search as search
-from meshwright.scenarios._training_bounds import ROUNDING, least_goals
+from meshwright.scenarios._training_bounds import least_goals
 from meshwright.scenarios._training_choices import OFFLOADS, POLICIES
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios._training_refusals import refusal, refused
@@ -167,9 +167,7 @@ def test_the_search_finds_what_every_layout_by_itself_gives(number, record_prope
 def test_no_layout_is_better_than_the_bound_of_its_group(number):
     ask = question(number)
     groups = next(group_tables(ask.space, ask.model, 400))
-    bound, soonest = least_goals(
-        ask.model, ask.system, ask.job, ask.options, firsts(ask.space, groups), ask.space.lines
-    )
+    bound, _ = least_goals(ask.model, ask.system, ask.job, ask.options, firsts(ask.space, groups), ask.space.lines)
     for place in range(0, len(groups), max(len(groups) // 25, 1)):
         for rows in layouts_of(ask.space, groups.take([place])):
             goals = search.goals_of(training_table(ask.model, ask.system, ask.job, ask.options, rows))

@@ -57,6 +57,24 @@ _TIMES = ("--forward", "10ms", "--backward", "20ms", "--send", "1ms", "--update"
 _SAVED = ("--saved", "229.7549MiB", "--saved-head", "76.1880MiB", "--forward-message", "1MiB")
 _STEP = ("schedule", "--stages", "4", "--micro-batches", "8", *_TIMES, *_SAVED, "--backward-message", "2MiB")
 _BUFFERS = ("--set", "buffers=activations 0ms..20ms,gather 15ms..25ms,bucket@1 20ms..", "--set", "resident=18GiB,9GiB")
+_TRAIN = ("plan", "train", "Qwen/Qwen3-8B", "--tokens", "100B", "--sequence", "8K", "--global-batch", "384")
+_CARDS = (
+    *(
+        "--deadline",
+        "30d",
+        "--reserve",
+        "5d",
+        "--efficiency",
+        "40%",
+        "--input-wait",
+        "0.5s",
+        "--usable-memory",
+        "22GiB",
+    ),
+    *("--activation-budget", "10GiB", "--card-mtbf", "337.07d", "--storage-write", "7GB/s"),
+    *("--layout", "zero=3,micro_batch=1,tp=1,cp=1,pp=1,dp_replicate=1"),
+)
+_MIXTURE = (*_TRAIN[:2], "Qwen/Qwen3-235B-A22B", *_TRAIN[3:])
 LINES: dict[str, tuple[str | Saved, ...]] = {
     "inspect": ("inspect", "Qwen/Qwen3-32B"),
     "inspect, training": ("inspect", "Qwen/Qwen3-30B-A3B", "--sequence", "8K"),
@@ -77,6 +95,11 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "plan, continuous, late": (*_BATCHES, "--tpot", "1us"),
     "plan, continuous, too large": (*_HUGE, "--new-tokens", "8", "--concurrency", "1"),
     "plan, continuous, mixture": (*_BOXES, "--new-tokens", "8", "--flips", "none", "--discipline", "continuous"),
+    "train": (*_TRAIN, "--on", "rtx4090-host x6", *_CARDS),
+    "train, late": (*_TRAIN, "--on", "rtx4090-host x4", *_CARDS),
+    "train, systems": (*_TRAIN, "--on", "rtx4090-host x4,rtx4090-host x6", *_CARDS, "--price", "0.5"),
+    "train, roofline": (*_TRAIN, "--on", "hgx-h100", "--layout", "tp=2,cp=1,dp_replicate=1", "--straggler-sigma", "1%"),
+    "train, too large": (*_MIXTURE, "--on", "hgx-h100", "--layout", "tp=8,cp=1,zero=3"),
     "explain": ("explain", Saved("plan, deadline"), "best.step_time_s"),
     "explain, bytes": ("explain", Saved("plan, continuous"), "best.memory.per_rank_bytes", "--depth", "9"),
     "explain, front": ("explain", Saved("plan, continuous"), "pareto[0].tokens_per_s_per_user"),

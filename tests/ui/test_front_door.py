@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.base.leaves import leaves
 from tests.ui.lines import Saved, typed
 from tests.ui.program import answer_of
 
 _QWEN = "Qwen/Qwen3-32B"
 _PLAN = ("plan", "serve", _QWEN, "--on", "hgx-h100", "--sessions", "4", "--context", "32K", "--new-tokens", "8")
+_TRAIN = ("plan", "train", "Qwen/Qwen3-8B", "--tokens", "100B", "--sequence", "8K", "--global-batch", "384")
+_FIXED = ("--layout", "zero=3,micro_batch=1,tp=1,cp=1,pp=1,dp_replicate=1", "--activation-budget", "10GiB")
 _LINES = {
     "inspect": ("inspect", _QWEN),
     "fit": ("fit", _QWEN, "--on", "hgx-h100", "--tp", "4", "--context", "8K"),
     "plan serve": (*_PLAN, "--deadline", "1s"),
+    "plan train": (*_TRAIN, "--on", "rtx4090-host x6", *_FIXED),
     "explain": ("explain", Saved("fit"), "memory.per_rank_bytes"),
     "compare": ("compare", Saved("fit"), Saved("fit")),
     "list": ("list", "systems"),
@@ -56,7 +60,7 @@ def test_every_answer_has_the_common_fields(answers, verb):
     )
 
 
-@pytest.mark.parametrize("verb", ["fit", "plan serve"])
+@pytest.mark.parametrize("verb", ["fit", "plan serve", "plan train"])
 def test_every_candidate_has_its_fields(answers, verb):
     for item in answers[verb]["candidates"]:
         assert set(item) >= {"id", "layout", "fits", "excluded", "memory"}
@@ -123,6 +127,82 @@ def test_inputs_are_enough_to_ask_again(answers):
     }  # fmt: skip
     assert inputs["system"]["accelerator"]["memory"] == 80_000_000_000
     assert inputs["model"]["hidden"] == 5120
+
+
+def test_inputs_of_a_training_plan_are_enough_to_ask_again(answers):
+    inputs = answers["plan train"]["inputs"]
+    assert inputs["job"] == {
+        "tokens": 100_000_000_000, "sequence": 8192, "global_batch": 384, "deadline": None, "reserve": 0.0,
+        "noise_scale": None,
+        "recipe": {
+            "compute": "bf16", "parameters": "bf16", "fp8_copy": "none", "gradients": "bf16", "master": "fp32",
+            "optimizer": "adamw", "lora_rank": 0, "lora_targets": [],
+        },
+    }  # fmt: skip
+    assert inputs["options"] == {
+        "objective": "date", "efficiency": None, "efficiency_kind": "model_flops", "prefetch": "on", "nic": "own",
+        "input_wait": None, "prep_workers": None, "prep_rate": None, "activation_budget": 10 * 2**30,
+        "usable_memory": None, "workspace": 2 * 2**30, "kernel": "flash", "loss": "materialised", "shards": "even",
+        "card_mtbf": None, "job_mtbf": None, "checkpoint_interval": 1800.0, "storage_write": None, "restart": 120.0,
+        "straggler_sigma": 0.0, "spike_interval": None, "price": None, "basis": "datasheet", "keep": 20,
+    }  # fmt: skip
+    assert inputs["layout"] == {"zero": 3, "micro_batch": 1, "tp": 1, "cp": 1, "pp": 1, "dp_replicate": 1}
+    assert inputs["system"]["accelerator"]["memory"] == 24_000_000_000
+
+
+def test_a_training_plan_adds_up(answers):
+    for item in answers["plan train"]["candidates"]:
+        step, calendar, memory = dict(item["step"]), dict(item["calendar"]), item["memory"]
+        assert step.pop("total_s") == pytest.approx(sum(step.values()), rel=1e-12)
+        assert calendar.pop("total_s") == pytest.approx(sum(calendar.values()), rel=1e-12)
+        resident = memory["parameters_bytes"] + memory["gradients_bytes"] + memory["optimizer_state_bytes"]
+        beside = ("activations_bytes", "gathered_bytes", "transient_bytes", "workspace_bytes")
+        assert memory["resident_bytes"] == resident
+        assert memory["per_rank_bytes"] == resident + memory["activation_budget_bytes"]
+        assert memory["computed_bytes"] == resident + sum(memory[name] for name in beside)
+        assert item["exposed_fraction"] == step["exposed_comm_s"] / item["step"]["total_s"]
+
+
+def test_every_number_of_a_training_plan_has_a_basis(answers):
+    answer = answers["plan train"]
+    basis = answer["basis"]
+
+    def told(path):
+        parts = path.split(".")
+        return any(".".join(parts[:length]) in basis for length in range(1, len(parts) + 1))
+
+    searched = {"devices", "nodes", "searched", "id", "layout", "fits"}
+    for block, record in (("candidates[]", answer["best"]), ("systems[]", answer["systems"][0])):
+        numbers = [path for path, value in leaves(record).items() if isinstance(value, (int, float))]
+        named = [path for path in numbers if not isinstance(at(record, path), bool)]
+        missing = [path for path in named if path.partition(".")[0] not in searched and not told(f"{block}.{path}")]
+        assert missing == []
+    assert {"steps", "step_tokens", "save_bytes", "save_s", "failures_per_s"} <= set(basis)
+
+
+def at(record, path):
+    for name in path.split("."):
+        record = record[name]
+    return record
+
+
+def test_systems_of_a_list_stand_side_by_side():
+    line = (*_TRAIN, "--on", "rtx4090-host x6,rtx4090-host x4", *_FIXED, "--price", "0.5")
+    answer = answer_of(*line)
+    assert [row["id"] for row in answer["systems"]] == ["rtx4090-host x6", "rtx4090-host x4"]
+    assert [row["devices"] for row in answer["systems"]] == [48, 32]
+    assert [item["id"] for item in answer["inputs"]["system"]["systems"]] == ["rtx4090-host x6", "rtx4090-host x4"]
+    assert answer["best"] == answer["candidates"][0]
+    assert answer["best"]["id"] == f"rtx4090-host x6: {answer_of(*_LINES['plan train'])['best']['id']}"
+    assert len({item["id"] for item in answer["candidates"]}) == len(answer["candidates"])
+    six, four = answer["systems"]
+    assert six["finish_s"] < four["finish_s"]
+    assert four["gpu_hours"] < six["gpu_hours"]
+    assert four["cost"] == four["gpu_hours_with_stops"] * 0.5
+    for objective, name in (("date", "x6"), ("cost", "x4"), ("gpu-hours", "x4")):
+        chosen = answer_of(*line, "--objective", objective)
+        assert chosen["best"]["system"] == f"rtx4090-host {name}"
+        assert chosen["verdict"]["text"].startswith(f"rtx4090-host {name} ")
 
 
 def test_set_changes_the_field_that_it_names_and_the_answer(answers):

@@ -30,6 +30,24 @@ _TOO_LARGE = (
     "1K",
 )
 _BATCHES = (*_PLAN[:5], "--sessions", "64", "--context", "8K", "--new-tokens", "256")
+_TRAIN = ("plan", "train", "Qwen/Qwen3-8B", "--tokens", "100B", "--sequence", "8K", "--global-batch", "384")
+_CARDS = (
+    *(
+        "--deadline",
+        "30d",
+        "--reserve",
+        "5d",
+        "--efficiency",
+        "40%",
+        "--input-wait",
+        "0.5s",
+        "--usable-memory",
+        "22GiB",
+    ),
+    *("--activation-budget", "10GiB", "--card-mtbf", "337.07d", "--storage-write", "7GB/s"),
+    *("--layout", "zero=3,micro_batch=1,tp=1,cp=1,pp=1,dp_replicate=1"),
+)
+_MIXTURE_TRAIN = ("plan", "train", "Qwen/Qwen3-235B-A22B", *_TRAIN[3:], "--on", "hgx-h100")
 _LINES = {
     "inspect": ("inspect", "Qwen/Qwen3-30B-A3B"),
     "fit": ("fit", "Qwen/Qwen3-235B-A22B", "--on", "hgx-h100", "--tp", "8", "--context", "8192"),
@@ -40,6 +58,10 @@ _LINES = {
     "plan, mixture": (*_MIXTURE, "--new-tokens", "8"),
     "plan, batches": (*_BATCHES, "--tpot", "30ms"),
     "plan, batches, no": (*_BATCHES, "--concurrency", "64", "--tpot", "1ms"),
+    "plan, training": (*_TRAIN, "--on", "rtx4090-host x6", *_CARDS),
+    "plan, training, late": (*_TRAIN, "--on", "rtx4090-host x4", *_CARDS),
+    "plan, training, systems": (*_TRAIN, "--on", "rtx4090-host x4,rtx4090-host x6", *_CARDS),
+    "plan, training, too large": (*_MIXTURE_TRAIN, "--layout", "tp=8,cp=1,zero=3"),
     "interval": (
         *("checkpoint", "interval", "--size", "112GB", "--write", "7GB/s", "--job-mtbf", "7.9h", "--restart", "120s"),
     ),
@@ -84,6 +106,40 @@ def test_a_plan_shows_its_layouts_its_exchanges_and_what_would_help():
     assert "system.accelerator.memory_bandwidth doubled: saves" in out
     assert "needs rope scaling by 3.2" in out
     assert "not modelled: " in out
+
+
+def test_a_training_plan_shows_where_memory_the_step_and_the_calendar_go():
+    out = run(*_LINES["plan, training"]).out
+    for line in (
+        r"  total +█+·+ +13\.47 GB of 23\.62 GB, 10\.15 GB free",
+        r"the budget stands for activations 68\.75 GB, .* with these the total is 86\.85 GB",
+        r"  compute +█+·* +52\.22 s +98\.9%",
+        r"  planned stops +█+·+ +5\.00 d +20\.3%",
+        r"limited by compute: computation is the longest part of a step: 52\.22 s of 52\.80 s",
+        r"a step may take 67\.22 s, 14\.42 s more than it does",
+        r"replicas=1,dp_shard=48,tp=1,pp=1,zero=3 +yes +52\.80 s +24\.64 d +39\.6% +13\.47 GB",
+    ):
+        assert re.search(f"^{line}$", out, re.MULTILINE), line
+
+
+def test_a_late_training_plan_says_what_would_save_it():
+    out = run(*_LINES["plan, training, late"]).out
+    assert "limited by compute: computation alone takes 78.34 s, and a step may take 67.26 s" in out
+    assert "a step may take 67.26 s, 11.65 s less than it does" in out
+    assert "an efficiency of 47.0%" in out
+    assert "--on 'rtx4090-host x6'" in out  # five boxes are 40 cards, on which 384 sequences are no whole number
+
+
+def test_a_model_that_no_layout_holds_says_how_many_boxes_do():
+    answer = answer_of(*_LINES["plan, training, too large"], code=1)
+    boxes = answer["systems"][0]["least_boxes"]
+    assert answer["verdict"]["text"].endswith(f"; {boxes} boxes hold it")
+    assert answer["best"] is None
+    assert answer["candidates"][0]["excluded"]["code"] == "LAY020"
+    line = [word if word != "hgx-h100" else f"hgx-h100 x{boxes}" for word in _LINES["plan, training, too large"]]
+    assert answer_of(*line)["best"]["fits"]
+    line = [word if word != "hgx-h100" else f"hgx-h100 x{boxes - 1}" for word in _LINES["plan, training, too large"]]
+    assert run(*line).code == 1
 
 
 def test_more_layouts_than_are_shown_are_counted():
@@ -180,6 +236,7 @@ def test_the_next_command_of_ones_own_config_names_its_path(tmp_path):
         " fit",
         " plan",
         " plan serve",
+        " plan train",
         " checkpoint",
         " checkpoint interval",
         " checkpoint timeline",

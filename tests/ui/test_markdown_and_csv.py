@@ -24,6 +24,7 @@ from tests.ui.program import meshwright
 _CANDIDATES = [name for name in LINES if name.startswith(("fit", "plan"))]
 _IN_TURN = [name for name in LINES if name.startswith("plan") and "continuous" not in name]
 _BATCHES = [name for name in LINES if name.startswith("plan, continuous")]
+_TRAINING = [name for name in LINES if name.startswith("train")]
 _EXPLAINED = [name for name in LINES if name.startswith("explain")]
 _PIPE = re.compile(r"(?<!\\)\|")
 
@@ -114,6 +115,27 @@ def test_markdown_has_every_layout_in_the_columns_of_the_terminal_with_their_uni
         assert {title: cells[title] for title in times} == {title: rounded(item[key]) for title, key in times.items()}
         assert cells["memory (bytes)"].replace(",", "") == as_cell(item["memory"].get("per_rank_bytes"))
         assert cells["why not"].startswith(item["excluded"]["code"] if item["excluded"] else "")
+
+
+@pytest.mark.parametrize("name", _TRAINING)
+def test_markdown_of_training_has_every_layout_and_system_and_parts_that_add_up(name):
+    answer, found = document(name), sections(name)
+    header, *rows = rows_of(found["Layouts"])
+    assert [row[0] for row in rows] == [item["id"] for item in answer["candidates"]]
+    for row, item in zip(rows, answer["candidates"], strict=True):
+        cells = dict(zip(header, row, strict=True))
+        assert cells["step (s)"] == rounded(item["step"]["total_s"])
+        assert cells["ends after (s)"] == rounded(item["finish_s"])
+        assert cells["memory (bytes)"] == rounded(item["memory"]["per_rank_bytes"])
+    systems = rows_of(found["Systems"])[1:]
+    assert [row[0] for row in systems] == [row["id"] for row in answer["systems"]]
+    memory = next(title for title in found if title.startswith("Memory of the fullest device"))
+    sizes = [int(row[1].replace(",", "")) for row in rows_of(found[memory])[1:]]
+    assert sum(sizes[:-2]) == sizes[-2]
+    step = next(title for title in found if title.startswith("A step of"))
+    for title in (step, "The calendar"):
+        parts = [float(row[1].replace(",", "")) for row in rows_of(found[title])[1:]]
+        assert sum(parts[:-1]) == pytest.approx(parts[-1], rel=1e-5)
 
 
 @pytest.mark.parametrize("name", _BATCHES)

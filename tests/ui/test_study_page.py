@@ -11,7 +11,7 @@ from tests.ui.program import ROOT
 from tests.ui.quoted import commands
 
 _STUDY = "supernode-choice"
-_NUMBERS = {"supernode-choice": 30, "scaling": 15, "scale-sweep": 8}
+_NUMBERS = {"supernode-choice": 30, "scaling": 15, "scale-sweep": 8, "rtx4090-training": 30}
 """The studies that have a page, and how many numbers its prose holds at least."""
 _NUMBER = re.compile(r"\d+\.\d+(?: (?:ms|us|GB|kJ|d|h)\b)?|\d+ (?:ms|us|GB|kJ|d|h)\b")
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from shlex import join, split
 from typing import TYPE_CHECKING, Any, Final
 
+from click.core import ParameterSource
+
 from meshwright.base.errors import SystemSpecError
 from meshwright.cli.options import WORKSPACE, changed
 from meshwright.layout.layout import read_fixed
@@ -18,6 +20,8 @@ from meshwright.system.system import checked_system, read_systems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import click
 
     from meshwright.base.result import Result
     from meshwright.cli.options import ModelChoice
@@ -44,27 +48,63 @@ def system_of(text: str, settings: Mapping[str, str]) -> System:
     return checked_system(changed(first, settings), "system")
 
 
+def systems_of(text: str, settings: Mapping[str, str]) -> tuple[System, ...]:
+    """Every system of `--on`, each changed by `--set system....`."""
+    found = tuple(checked_system(changed(system, settings), "system") for system in read_systems(text))
+    for system in found:
+        LOG.info("system %s: %d x %s", system.name, system.devices, system.accelerator.name)
+    return found
+
+
 def fixed_of(layout: str, settings: Mapping[str, str]) -> dict[str, Any]:
     """The fields of a layout that `--layout` and `--set layout....` fix, the latter last."""
     return read_fixed(",".join([layout, *(f"{path}={value}" for path, value in settings.items())]))
 
 
-def retyped(
-    result: Result, choice: ModelChoice, system: str, settings: tuple[str, ...], given: Mapping[str, Any]
+def retyped(  # noqa: PLR0917 - what was found, and all that was typed
+    result: Result,
+    choice: ModelChoice,
+    system: str,
+    settings: tuple[str, ...],
+    given: Mapping[str, Any],
+    typed: Mapping[str, str] | None = None,
 ) -> Result:
-    """The result with its next commands as one types them: MODEL and SYSTEM named, what was set otherwise set again."""
+    """The result with its next commands as one types them: MODEL and SYSTEM named, what was set otherwise set again.
+
+    given: options of memory, which are told again where they are not the default.   typed: text of options by flag, in
+    place of the value that a command has for that flag.
+    """
     words = {"MODEL": choice.name, "SYSTEM": system}
     of_model = ["--weights", choice.weights] if choice.weights else []
     of_model += ["--kv", choice.kv] if choice.kv else []
     of_model += [*(["--download"] if choice.download else []), *_again(settings, "model.")]
-    held = [word for name, usual in _HELD.items() if given[name] != usual for word in (_flag(name), given[name])]
+    held = [
+        word for name, usual in _HELD.items() if given.get(name, usual) != usual for word in (_flag(name), given[name])
+    ]
     of_system = [*held, *_again(settings, "system.")]
-    typed: list[str] = []
+    commands: list[str] = []
     for command in result.next_commands:
         own = split(command)
-        more = [*of_model, *(of_system if "SYSTEM" in own else [])]
-        typed.append(join([*(words.get(word, word) for word in own), *more]))
-    return replace(result, next_commands=tuple(typed))
+        more = [*(of_model if "MODEL" in own else []), *(of_system if "--on" in own else [])]
+        said = _said(own, {} if typed is None else typed)
+        commands.append(join([*(words.get(word, word) for word in said), *more]))
+    return replace(result, next_commands=tuple(commands))
+
+
+def _said(words: list[str], typed: Mapping[str, str]) -> list[str]:
+    """The words, each flag's value as it was typed."""
+    return [typed.get(before, word) for before, word in zip(["", *words], words, strict=False)]
+
+
+def typed_options(context: click.Context, settings: tuple[str, ...], apart: tuple[str, ...]) -> dict[str, str]:
+    """Text by flag of the options on the command line; not of those in `apart`, and of none that `--set` changes."""
+    again = {setting.partition("=")[0].strip().removeprefix("job.") for setting in settings}
+    found: dict[str, str] = {}
+    for name, value in context.params.items():
+        stands = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if stands and isinstance(value, str) and name not in {*apart, *again}:
+            found[_flag(name)] = value
+    return found
 
 
 _HELD: Final = {"workspace": WORKSPACE, "max_batched_tokens": None, "reserve": "", "shards": "strict"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, TypeAlias
 
@@ -76,7 +77,15 @@ def read_fixed(text: str) -> dict[str, Any]:
         if not equals or name not in known:
             raise LayoutError(1, f"--layout {pair}: not a field of a layout", suggest(name, known))
         given[name] = value
-    layout = checked_layout(build(Layout, given, "layout"))
+    return checked_fields(given)
+
+
+def checked_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields by name, as text or as they are, as those of a checked layout. Raises as `read_fixed` does."""
+    unknown = [name for name in given if name not in _DEFAULTS]
+    if unknown:
+        raise LayoutError(1, f"{unknown[0]}: not a field of a layout", suggest(unknown[0], list(_DEFAULTS)))
+    layout = checked_layout(build(Layout, dict(given), "layout"))
     return {name: getattr(layout, name) for name in given}
 
 

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 def coordinates(layout: Layout, rank: int) -> dict[str, int]:
-    """The coordinate of a rank along every axis; `ep` and `etp` are those of its stage's second view; `dp_shard_cp` is of these two together.
+    """The coordinate of a rank along every axis; `ep` and `etp` are those of its stage's second view.
+
+    `dp_shard_cp` is that of these two axes together.
 
     Row-major: the innermost axis (`tp`) varies fastest.
     """

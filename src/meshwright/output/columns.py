@@ -19,6 +19,19 @@ MEMORY_PARTS: Final = (
     ("workspace_bytes", "workspace"),
 )
 """The parts of a ledger that add up to `per_rank_bytes`, and what each is called."""
+STATE_PARTS: Final = (
+    ("parameters_bytes", "parameters"),
+    ("gradients_bytes", "gradients"),
+    ("optimizer_state_bytes", "optimizer"),
+)
+COMPUTED_PARTS: Final = (
+    ("activations_bytes", "activations"),
+    ("gathered_bytes", "gathered"),
+    ("transient_bytes", "transient"),
+    ("workspace_bytes", "workspace"),
+)
+BUDGET_PARTS: Final = (("activation_budget_bytes", "budget"),)
+"""Of training: what is resident, and what is beside it, computed or as a budget says."""
 HIDDEN_OF_ITEMS: Final = frozenset({"id", "sources", "facts", "note"})
 """What a catalog's line leaves to JSON, or shows in a place of its own."""
 
@@ -47,9 +60,16 @@ def yes_or_no(value: object) -> str:
     return "yes" if value else "no"
 
 
+def memory_parts(memory: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The parts of this ledger that add up to its `per_rank_bytes`, and what each is called."""
+    if "optimizer_state_bytes" not in memory:
+        return MEMORY_PARTS
+    return (*STATE_PARTS, *(COMPUTED_PARTS if memory["activation_budget_bytes"] is None else BUDGET_PARTS))
+
+
 def fullest(result: Result) -> Candidate | None:
-    """The candidate whose memory an answer draws: the best, or the one layout that fit was asked about."""
-    drawn = result.best or (result.candidates[0] if result.command == "fit" else None)
+    """The candidate whose memory an answer draws: the best, that which fit was asked about, or nearest to training."""
+    drawn = result.best or (result.candidates[0] if result.command in {"fit", "plan train"} else None)
     return drawn if drawn is not None and drawn.memory else None
 
 
@@ -86,7 +106,8 @@ def _measure(name: str) -> Callable[[Candidate], Any]:
     return lambda item: item.measures[name]
 
 
-def _why_not(item: Candidate) -> str | None:
+def why_not(item: Candidate) -> str | None:
+    """The code and the reason that exclude a candidate."""
     return None if item.excluded is None else f"{item.excluded.code} {item.excluded.reason}"
 
 
@@ -102,7 +123,7 @@ PLAN_COLUMNS: Final = (
     Column(name="on time", value=_measure("on_time_count")),
     Column(name="GPU-s/session", value=_measure("cost_per_on_time_gpu_s"), show=lambda value: f"{value:.3f}"),
     Column(name="memory", value=lambda item: item.memory.get("per_rank_bytes"), show=show_bytes, unit="bytes"),
-    Column(name="why not", value=_why_not, side="left"),
+    Column(name="why not", value=why_not, side="left"),
 )
 """A plan's candidates."""
 BATCH_COLUMNS: Final = (
@@ -114,7 +135,7 @@ BATCH_COLUMNS: Final = (
     Column(name="ttft", value=_measure("ttft_s"), show=show_seconds, unit="s"),
     Column(name="tokens/s/GPU", value=_measure("tokens_per_s_per_gpu"), show=_tenths),
     Column(name="memory", value=lambda item: item.memory.get("per_rank_bytes"), show=show_bytes, unit="bytes"),
-    Column(name="why not", value=_why_not, side="left"),
+    Column(name="why not", value=why_not, side="left"),
 )
 """A plan's candidates under continuous batching."""
 PARETO_COLUMNS: Final = (
@@ -189,7 +210,7 @@ SCHEDULE_COLUMNS: Final = (
     Column(name="sets", value=lambda row: row.activation_sets, show=lambda value: f"{value:g}"),
     Column(name="messages", value=lambda row: row.messages),
     Column(name="copies", value=lambda row: row.parameter_copies),
-    Column(name="why not", value=_why_not, side="left"),
+    Column(name="why not", value=why_not, side="left"),
 )
 """The schedules of `schedule`."""
 WIDE_SCHEDULE_COLUMNS: Final = (

@@ -16,7 +16,6 @@ from meshwright.output.columns import (
     FAULT_COLUMNS,
     FORMULA_COLUMNS,
     INPUT_COLUMNS,
-    MEMORY_PARTS,
     PARETO_COLUMNS,
     PART_COLUMNS,
     PLAN_COLUMNS,
@@ -25,10 +24,12 @@ from meshwright.output.columns import (
     curve_rows,
     faulted,
     fullest,
+    memory_parts,
     part_rows,
 )
 from meshwright.output.expressions import WHOLE, formulas, inputs
 from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS
+from meshwright.output.training_tables import SYSTEM_COLUMNS, TRAINING_COLUMNS, calendar_rows, step_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,6 +58,8 @@ def _tables(result: Result) -> Iterator[str]:
         yield from _memory(drawn)
     if result.command == "plan serve":
         yield from _plan(result)
+    if result.command == "plan train":
+        yield from _training(result)
     yield from _body(result)
     if result.command == "checkpoint timeline":
         yield from _value("Where another save is recovered", plain(result.flips))
@@ -65,7 +68,7 @@ def _tables(result: Result) -> Iterator[str]:
 def _memory(candidate: Candidate) -> Iterator[str]:
     """The ledger of the fullest device, its capacity last."""
     memory = candidate.memory
-    rows = [(name, memory[key]) for key, name in MEMORY_PARTS]
+    rows = [(name, memory[key]) for key, name in memory_parts(memory)]
     rows += [("total", memory["per_rank_bytes"]), ("capacity", memory["capacity_bytes"])]
     title = f"Memory of the fullest device ({candidate.id}, stage {memory['fullest_stage']})"
     share = [(name, size, size / memory["capacity_bytes"]) for name, size in rows]
@@ -88,6 +91,16 @@ def _plan(result: Result) -> Iterator[str]:
             yield from _titled(title, _drawn(columns, rows))
     yield from _value("What would change the step", plain(result.sensitivity))
     yield from _value("Where the choice changes", plain(result.flips))
+
+
+def _training(result: Result) -> Iterator[str]:
+    """Systems, layouts, and where the time of the shown layout goes."""
+    shown = result.best or result.candidates[0]
+    yield from _titled("Systems", _drawn(SYSTEM_COLUMNS, result.body["systems"]))
+    yield from _titled("Layouts", _drawn(TRAINING_COLUMNS, result.candidates))
+    for title, rows in ((f"A step of {shown.id}", step_rows(shown)), ("The calendar", calendar_rows(shown))):
+        whole = rows[-1][1]
+        yield from _titled(title, _table(("part", "s", "share"), [(*row, row[1] / whole) for row in rows]))
 
 
 def _body(result: Result) -> Iterator[str]:
@@ -118,11 +131,11 @@ def _body(result: Result) -> Iterator[str]:
         drawn = body.pop("simulated")
         if drawn:
             yield from _titled("The run, drawn", _drawn(DRAWN_COLUMNS, drawn))
-    if "steps" in body:
+    if "answer" in body and "steps" in body:
         for step in body["steps"]:
             yield from _step(step, body["answer"][step["id"]])
         return
-    for drawn in ("curves", "pareto"):
+    for drawn in ("curves", "pareto", *(("systems",) if result.command == "plan train" else ())):
         body.pop(drawn, None)
     yield from _fields("Details", cast("dict[str, Json]", plain(body)))
 

@@ -52,7 +52,7 @@ def draw_columns(console: Console, columns: Sequence[Column], rows: Sequence[Any
 
 
 def _layouts(console: Console, columns: Sequence[Column], candidates: Sequence[Candidate]) -> None:
-    shown = _shown(candidates)
+    shown = first_of_each_limit(candidates)
     console.print()
     draw_columns(console, columns, shown)
     if len(candidates) > len(shown):
@@ -95,7 +95,7 @@ def _spread(items: Sequence[T], most: int) -> list[T]:
     return [items[place * (len(items) - 1) // (most - 1)] for place in range(most)]
 
 
-def _shown(candidates: Sequence[Candidate]) -> list[Candidate]:
+def first_of_each_limit(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The first rows, and the first row of every limit that they do not show."""
     shown = list(candidates[:_ROWS])
     for item in candidates[_ROWS:]:

@@ -27,7 +27,7 @@ from typing import (
 
 from meshwright.base.result import SCHEMA_VERSION, Basis, Candidate, Result
 from meshwright.layout.layout import Layout
-from meshwright.output import bodies, bodies_catalog, bodies_timelines
+from meshwright.output import bodies, bodies_catalog, bodies_timelines, bodies_training
 from meshwright.system.facts import Facts
 
 Schema: TypeAlias = dict[str, Any]
@@ -64,6 +64,7 @@ COMMANDS: Final = (
     Command(
         name="plan serve", body=bodies.BatchBody, given=_SERVING, candidate="BatchCandidate", discipline="continuous"
     ),
+    Command(name="plan train", body=bodies_training.TrainBody, given=_SERVING, candidate="TrainCandidate"),
     Command(name="explain", body=bodies.ExplainBody),
     Command(name="schedule", body=bodies_timelines.ScheduleBody),
     Command(name="checkpoint interval", body=bodies_timelines.IntervalBody),
@@ -169,13 +170,20 @@ def _noun(noun: str, command: Command, known: _Definitions) -> Schema:
     sure: Schema = {}
     if noun == "system":
         sure["facts"] = known.of(Facts)
+    if noun == "system" and command.name == "plan train":
+        return _either([_sure(sure), _closed({"systems": {"type": "array", "items": _sure(sure), "minItems": 1}})])
     if noun == "job" and command.discipline is not None:
         sure["discipline"] = {"const": command.discipline}
-    return {"type": "object", **({"properties": sure, "required": list(sure)} if sure else {})}
+    return _sure(sure)
+
+
+def _sure(properties: Schema) -> Schema:
+    """An open object that has these."""
+    return {"type": "object", **({"properties": properties, "required": list(properties)} if properties else {})}
 
 
 def _candidates(known: _Definitions) -> Schema:
-    """The candidates of fit and of plan serve: `Candidate` with its layout, its ledger and the measures beside them."""
+    """The candidates of fit and of plans: `Candidate` with its layout, its ledger and the measures beside them."""
     hints = get_type_hints(Candidate)
     base = {item.name: known.of(hints[item.name]) for item in fields(Candidate) if item.name != "measures"}
     base["layout"] = known.of(Layout)
@@ -185,7 +193,15 @@ def _candidates(known: _Definitions) -> Schema:
     serving = {
         name: _closed({**base, "memory": memory, **known.record(own)["properties"]}) for name, own in measures.items()
     }
-    return {"FitCandidate": _closed({**base, "memory": known.of(bodies.FitMemory)}), **serving}
+    training = known.record(bodies_training.TrainMeasures)
+    return {
+        "FitCandidate": _closed({**base, "memory": known.of(bodies.FitMemory)}),
+        **serving,
+        "TrainCandidate": _closed(
+            {**base, "memory": known.of(bodies_training.TrainMemory), **training["properties"]},
+            frozenset(training["properties"]) - frozenset(training["required"]),
+        ),
+    }
 
 
 def _closed(properties: Schema, optional: frozenset[str] = frozenset()) -> Schema:

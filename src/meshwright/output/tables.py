@@ -15,17 +15,18 @@ from meshwright.base.units import show_bytes, show_flops, show_seconds
 from meshwright.output.amounts import pair, short
 from meshwright.output.columns import (
     CONVENTION_COLUMNS,
-    MEMORY_PARTS,
     PART_COLUMNS,
     SCHEDULE_COLUMNS,
     catalog_cells,
     fullest,
+    memory_parts,
     part_rows,
 )
 from meshwright.output.explanation import draw_explanation
 from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS, curve_bars, interval_totals
 from meshwright.output.plan_tables import draw_columns, draw_flips, draw_plan
 from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
+from meshwright.output.training_tables import draw_training
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,7 @@ _CHANGES: Final = 12
 _MOST_COLUMNS: Final = 9
 _SAVES: Final = 12
 _BAR: Final = 36
+_NAME: Final = 10
 _NARROWEST: Final = 80
 
 
@@ -56,7 +58,7 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).rstrip()
 
 
-def _draw(console: Console, result: Result) -> None:
+def _draw(console: Console, result: Result) -> None:  # noqa: C901 - a branch a command
     """The verdict, the bars and the tables of its command."""
     console.print(Text.assemble((result.verdict.answer, "bold"), f": {result.verdict.text}"))
     drawn = fullest(result)
@@ -68,6 +70,8 @@ def _draw(console: Console, result: Result) -> None:
         draw_explanation(console, result)
     elif result.command == "plan serve":
         draw_plan(console, result)
+    elif result.command == "plan train":
+        draw_training(console, result)
     elif result.command == "schedule":
         _schedules(console, result.body)
     elif result.command == "checkpoint interval":
@@ -89,11 +93,15 @@ def _bars(console: Console, candidate: Candidate) -> None:
     memory = candidate.memory
     capacity = memory["capacity_bytes"]
     console.print(f"\nmemory of the fullest device ({candidate.id}, stage {memory['fullest_stage']})")
-    for key, name in MEMORY_PARTS:
-        console.print(f"  {name:<10} {_bar(memory[key], capacity)} {show_bytes(memory[key]):>10}")
+    parts = memory_parts(memory)
+    wide = max(_NAME, *(len(name) for _, name in parts))
+    for key, name in parts:
+        console.print(f"  {name:<{wide}} {_bar(memory[key], capacity)} {show_bytes(memory[key]):>10}")
     total, free = memory["per_rank_bytes"], capacity - memory["per_rank_bytes"]
     state = f"{show_bytes(free)} free" if free >= 0 else f"{show_bytes(-free)} too much"
-    console.print(f"  {'total':<10} {_bar(total, capacity)} {show_bytes(total):>10} of {show_bytes(capacity)}, {state}")
+    console.print(
+        f"  {'total':<{wide}} {_bar(total, capacity)} {show_bytes(total):>10} of {show_bytes(capacity)}, {state}"
+    )
     _below_the_bars(console, memory)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from meshwright.base.errors import JobError
@@ -12,6 +12,7 @@ from meshwright.cost.memory_even import Shards
 from meshwright.cost.training import Prefetch, TrainingAssumptions
 from meshwright.cost.training_exchange import Nic
 from meshwright.cost.training_work import EfficiencyKind
+from meshwright.layout.layout import checked_fields
 
 TrainObjective: TypeAlias = Literal["date", "cost", "gpu_hours"]
 NO_TIME: Final = Seconds(0.0)
@@ -94,7 +95,10 @@ class TrainOptions:
 
 
 def checked_options(options: TrainOptions) -> TrainOptions:
-    """The options themselves. Raises JOB021 for two that say the same, or one without its other half."""
+    """The options with checked fields of the layout.
+
+    Raises JOB021 for two that say the same, or one without its other half; LAY001 and IO013 (layout).
+    """
     pairs = (
         (options.card_mtbf is not None and options.job_mtbf is not None, "--card-mtbf and --job-mtbf", "give one"),
         (
@@ -119,43 +123,46 @@ def checked_options(options: TrainOptions) -> TrainOptions:
             "--checkpoint-copy without --storage-write",
             "give both, as in --checkpoint-copy 2s --storage-write 7GB/s",
         ),
-        (
-            min(_times_between(options), default=1.0) <= 0,
-            "a mean time between failures or spikes of zero",
-            "give one above zero, as in --card-mtbf 337.07d, or leave it out",
-        ),
-        (
-            options.price is not None and not 0 <= options.price < float("inf"),
-            f"--price {options.price}",
-            "give what a device costs for an hour, from 0 on",
-        ),
         (not 0 <= options.runs <= _MOST_RUNS, f"--runs {options.runs}", f"give 0 to {_MOST_RUNS}"),
         (
             not 0 <= options.slow_sigmas < float("inf") or options.slow_steps < 1,
             f"--slow-sigmas {options.slow_sigmas:g} and --slow-steps {options.slow_steps}",
             "give sigmas from 0 on, and at least one step",
         ),
-        (
-            min((value for value in _rates(options) if value is not None), default=1) <= 0,
-            "a rate or a memory of zero",
-            "give it above zero, as in --storage-write 7GB/s or --host-link 32GB/s, or leave it out",
-        ),
         (not 1 <= options.keep <= _MOST_KEPT, f"--keep {options.keep}", "give 1 to 10000"),
         (not 0 <= options.finalists <= _MOST_KEPT, f"--finalists {options.finalists}", "give 0 to 10000"),
     )
-    for wrong, cause, fix in pairs:
+    for wrong, cause, fix in (*pairs, *_amounts(options)):
         if wrong:
             raise JobError(21, cause, fix)
-    return options
+    return replace(options, layout=checked_fields(options.layout))
 
 
-def _times_between(options: TrainOptions) -> list[float]:
-    """Of failures and spikes, those given."""
-    given = (options.card_mtbf, options.job_mtbf, options.spike_interval, *options.common_mode_mtbf)
-    return [time for time in given if time is not None]
+_ABOVE_ZERO: Final = (
+    "card_mtbf",
+    "job_mtbf",
+    "storage_write",
+    "spike_interval",
+    "usable_memory",
+    "host_memory",
+    "host_bandwidth",
+    "host_link",
+)
+_LEAST, _MOST_AMOUNT, _MOST_BYTES = 1e-9, 1e12, 2**50
 
 
-def _rates(options: TrainOptions) -> tuple[float | None, ...]:
-    """What divides, where it is given."""
-    held = (options.host_memory, options.host_bandwidth, options.host_link)
-    return (options.storage_write, options.prep_workers, options.prep_rate, *held)
+def _amounts(options: TrainOptions) -> list[tuple[bool, str, str]]:
+    """Whether each amount is one that a run can have, by its flag, with what it may be."""
+    given = [(name, getattr(options, name)) for name in _ABOVE_ZERO]
+    given += [("common_mode_mtbf", time) for time in options.common_mode_mtbf]
+    found = [(name, value, value is not None and value <= 0, "an amount above zero") for name, value in given]
+    for name in ("prep_workers", "prep_rate"):
+        value = getattr(options, name)
+        right = value is None or _LEAST <= value <= _MOST_AMOUNT
+        found.append((name, value, not right, f"a number above zero, from {_LEAST:g} to {_MOST_AMOUNT:g}"))
+    right = options.price is None or 0 <= options.price <= _MOST_AMOUNT
+    found.append(("price", options.price, not right, f"a number from 0 on, to {_MOST_AMOUNT:g}"))
+    for name in ("workspace", "activation_budget"):
+        value = getattr(options, name)
+        found.append((name, value, value is not None and value > _MOST_BYTES, f"at most {_MOST_BYTES}B"))
+    return [(wrong, f"--{name.replace('_', '-')} {value}", f"give {rule}") for name, value, wrong, rule in found]

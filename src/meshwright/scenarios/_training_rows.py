@@ -38,7 +38,7 @@ def _candidate(  # noqa: PLR0917 - the nouns, and which
 ) -> Candidate:
     layout = table.layouts.row(row)
     memory = _memory(system, options, table, row)
-    measures = _measures(model, system, job, options, table, row)
+    measures = _measures(model, system, job, table, row)
     refused = refusal(model, system, job, table.layouts, row)
     late = not bool(table.on_time[row])
     fits = refused is None and bool(table.fits[row])
@@ -71,9 +71,7 @@ def _memory(system: System, options: TrainOptions, table: TrainingTable, row: in
     return found
 
 
-def _measures(  # noqa: PLR0917 - the nouns, and which
-    model: Model, system: System, job: TrainJob, options: TrainOptions, table: TrainingTable, row: int
-) -> dict[str, Any]:
+def _measures(model: Model, system: System, job: TrainJob, table: TrainingTable, row: int) -> dict[str, Any]:
     step, total = table.step, cell(table.step_s, row)
     devices = system.devices
     peak = devices * system.accelerator.peak_for((job.recipe.compute, "bf16", "fp16"))[1]
@@ -81,7 +79,6 @@ def _measures(  # noqa: PLR0917 - the nouns, and which
     useful = cell(table.useful_s, row)
     busy = useful * (1 + cell(table.overhead, row))
     calendar = cell(table.finish_s, row)
-    price = system.device_price if options.price is None else options.price
     useful_share = step_progress(job) / step_tokens(job.global_batch, job.sequence)
     return {
         "step": {
@@ -107,7 +104,6 @@ def _measures(  # noqa: PLR0917 - the nouns, and which
         "finish_s": calendar,
         "gpu_hours": busy * devices / HOUR_S,
         "gpu_hours_with_stops": calendar * devices / HOUR_S,
-        "cost": None if price is None else calendar * devices / HOUR_S * price,
         "energy_j": None if system.node_power is None else calendar * system.node_power * system.nodes,
         "mfu": model_flops(model, job.sequence) * job.global_batch * useful_share / (total * peak),
         "hfu": cell(step.hardware_flops, row) * ranks / (total * peak),

@@ -19,6 +19,7 @@ from meshwright.base.traced import values
 from meshwright.cost.training_offload import NONE
 from meshwright.scenarios._training_bounds import ROUNDING, Goals, least_goals
 from meshwright.scenarios._training_host import offloads
+from meshwright.scenarios._training_none import none_found
 from meshwright.scenarios._training_refusals import refused
 from meshwright.scenarios._training_space import (
     Groups,
@@ -98,7 +99,7 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
 
     progress: told how many layouts are judged, of how many; may raise KeyboardInterrupt. Layouts that do not fit are
     tried with every offload, unless one is fixed. Where no layout keeps every rule beside the fixed fields, those that
-    break one are listed, to be judged.
+    break one are listed, to be judged. Raises the codes of `none_found` where there is not even one of these.
     """
     best, seen = _NONE, _UNSEEN
     spaces = (space, *(offloading(space, name) for name in offloads(system, options.layout)))
@@ -110,8 +111,8 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
     if seen.complete and not seen.evaluated:
         asked = training_space(model, system, job, options.layout, "asked")
         best, seen = _searched(model, system, job, options, asked, (_NONE, _UNSEEN), (progress, asked.size), [])
-    if best.layouts is None:
-        return training_table(model, system, job, options, space.meshes.take([])), seen
+    if best.layouts is None or not len(best.layouts):
+        raise none_found(model, system, job, space)
     ranked = best.layouts.take(_ranked(best, options.keep))
     return training_table(model, system, job, options, ranked), seen
 

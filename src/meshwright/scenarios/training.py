@@ -7,33 +7,38 @@ planned stops; say what limits the step and what would save a plan that is late.
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from meshwright.base.errors import LayoutError
-from meshwright.base.result import Basis, Candidate, Result, Verdict
+from meshwright.base.result import Candidate, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost import training_offload
 from meshwright.cost.training import NOT_MODELLED
-from meshwright.job.train import checked_training, step_progress, step_tokens, steps_of
+from meshwright.job.train import TrainJob, checked_training, step_progress, step_tokens, steps_of
+from meshwright.model.model import Model
 from meshwright.scenarios import _training_simulated
 from meshwright.scenarios._initialisation import initialisation
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_around import surroundings, warnings_around
+from meshwright.scenarios._training_boxes import boxes_in_time
+from meshwright.scenarios._training_details import check_fitting, with_details
+from meshwright.scenarios._training_fixed import check_fixed
 from meshwright.scenarios._training_host import host_notes, with_host
+from meshwright.scenarios._training_next import next_commands
 from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
-from meshwright.scenarios._training_search import search_training
+from meshwright.scenarios._training_search import Progress, Seen, search_training
 from meshwright.scenarios._training_simulated import MOST_PASSES, needed_bytes, too_long, with_simulation
 from meshwright.scenarios._training_space import training_space
-from meshwright.scenarios._training_table import capacity_bytes, failures_per_s, save_bytes, save_s
+from meshwright.scenarios._training_systems import TRAINING_BASIS, check_any_can_run, system_row
+from meshwright.scenarios._training_table import capacity_bytes, save_bytes, save_s
+from meshwright.system.system import System
 from meshwright.workload import training_messages
 
-if TYPE_CHECKING:
-    from meshwright.job.train import TrainJob
-    from meshwright.model.model import Model
-    from meshwright.scenarios._training_search import Progress, Seen
-    from meshwright.system.system import System
-
+_MEMORY: Final = frozenset({"capacity", "host_memory"})
+ADDED_TWICE: Final = (
+    "an efficiency of model FLOPs that was taken from an MFU ({share:.0%}) already holds communication, bubble and "
+    "waits; they are added to it here, {again} a step, so the date is late rather than early"
+)
 LEFT_OUT: Final = (
     "experts cut wider than tp, and other numbers of layers a recompute policy spreads over: tried where --layout says",
     "shared storage: a save writes at its own rate, and training stands meanwhile",
@@ -46,23 +51,27 @@ def plan_train(
 ) -> Result:
     """The plan on one system.
 
-    Raises JOB001, JOB002, JOB020 (job), JOB021 (options), LAY002, LAY012 (space) and the codes of rules and schedules
-    where the layout that was asked for breaks one. Source: chapter "Training systems", section 10.6.1.
+    Raises JOB001, JOB002, JOB020 (job), JOB021 (options), JOB026 (cost without a price), JOB027 (memory that no device
+    has), LAY030, LAY037, LAY035 (fixed fields), LAY002, LAY012, LAY032, LAY033
+    (space) and the codes of rules and schedules where the layout that was asked
+    for breaks one. Source: chapter "Training systems", section 10.6.1.
     """
     job, options = checked_training(job), checked_options(options)
+    check_fitting(system, options)
+    check_fixed(model, options.layout)
     system = with_host(system, options)
     space = training_space(model, system, job, options.layout)
     table, seen = search_training(model, system, job, options, space, progress)
     found = training_candidates(model, system, job, options, table)
-    if not found:
-        cause = f"no layout of {system.devices} devices takes {job.global_batch} sequences a step"
-        raise LayoutError(32, cause, "give a --global-batch that the copies divide, or leave fields out of --layout")
+    check_any_can_run(found)
+    found = with_details(model, system, job, options, table, found)
     found = with_simulation(model, system, job, options, table, found)
     best = next((item for item in found if item.fits), None)
-    body = _body(model, system, job, options, seen, best or found[0])
+    row = system_row(model, system, job, options, seen, found)
+    body = _body(model, system, job, options, row, best or found[0])
     return Result(
         command="plan train",
-        verdict=_verdict(model, system, job, options, found, best),
+        verdict=_verdict(model, system, job, options, found, row),
         inputs={
             "model": stated_model(model),
             "system": stated_system(system),
@@ -78,7 +87,7 @@ def plan_train(
             *_warnings(model, options, seen, found),
             *warnings_around(options, body),
         ),
-        notes=(*model.notes, *host_notes(system, found)),
+        notes=(*model.notes, *_notes(options, best), *host_notes(system, found)),
         not_modelled=(
             *NOT_MODELLED,
             *training_messages.NOT_MODELLED,
@@ -87,52 +96,52 @@ def plan_train(
             *LEFT_OUT,
         ),
         sources=sources_of(model, system),
-        basis=_BASIS,
+        basis=TRAINING_BASIS,
         body=body,
+        next_commands=next_commands(
+            system, job, options, best, row["limits"], _boxes(model, system, job, options, row), save_bytes(model, job)
+        ),
     )
 
 
+def _boxes(model: Model, system: System, job: TrainJob, options: TrainOptions, row: dict[str, Any]) -> int | None:
+    """Boxes to ask about next: that hold the model, or that may be in time."""
+    limits = row["limits"]
+    if limits is None or limits["slack_s"] >= 0 or limits["step_limit_s"] <= 0:
+        return row["least_boxes"]
+    return boxes_in_time(model, system, job, options, row["step_s"] / limits["step_limit_s"])
+
+
 def _body(  # noqa: PLR0917 - the nouns and what was found
-    model: Model, system: System, job: TrainJob, options: TrainOptions, seen: Seen, shown: Candidate
+    model: Model, system: System, job: TrainJob, options: TrainOptions, row: dict[str, Any], shown: Candidate
 ) -> dict[str, Any]:
-    limits = None if job.deadline is None else _limits(job, options, shown)
+    slack = None if row["limits"] is None else row["limits"]["slack_s"]
     return {
         "steps": steps_of(job),
         "step_tokens": step_progress(job),
         "executed_step_tokens": step_tokens(job.global_batch, job.sequence),
-        "searched": seen,
+        "searched": row["searched"],
         "initialisation": initialisation(model, job, capacity_bytes(system, options)),
         "save_bytes": save_bytes(model, job),
         "save_s": save_s(model, job, options),
-        "failures_per_s": failures_per_s(system, options),
-        "limits": limits,
-        **surroundings(model, system, job, options, shown, None if limits is None else limits["slack_s"]),
+        "failures_per_s": row["failures_per_s"],
+        "binding": row["binding"],
+        "limits": row["limits"],
+        "systems": (row,),
+        **surroundings(model, system, job, options, shown, slack),
     }
 
 
-def _limits(job: TrainJob, options: TrainOptions, shown: Candidate) -> dict[str, Any]:
-    """What the deadline leaves a step. efficiency: that would be just enough, all else as it is."""
-    steps, overhead, step = steps_of(job), shown.measures["overhead_fraction"], shown.measures["step"]
-    left = (job.deadline or 0.0) - job.reserve
-    limit = left / (steps * (1 + overhead))
-    rest = step["total_s"] - step["compute_s"] - step["bubble_s"]
-    compute = limit - rest - step["bubble_s"]
-    needed = None
-    if options.efficiency is not None and compute > 0:
-        needed = options.efficiency * step["compute_s"] / compute
-    return {
-        "step_limit_s": limit,
-        "slack_s": limit - step["total_s"],
-        "compute_limit_s": compute,
-        "most_comm_wait_s": limit - step["total_s"] + step["exposed_comm_s"],
-        "efficiency_needed": needed,
-        "step_without_overlap_s": step["total_s"] - step["exposed_comm_s"] + _all_comm_s(shown),
-    }
-
-
-def _all_comm_s(shown: Candidate) -> float:
-    exposed = shown.measures["exposed"]
-    return exposed["layers_s"] + exposed["boundaries_s"] + shown.measures["channel_s"]
+def _notes(options: TrainOptions, best: Candidate | None) -> tuple[str, ...]:
+    """What an efficiency of model FLOPs holds already, where the plan adds it again."""
+    if options.efficiency is None or options.efficiency_kind != "model_flops" or best is None:
+        return ()
+    step = best.measures["step"]
+    added = step["exposed_comm_s"] + step["bubble_s"] + step["input_wait_s"]
+    if added <= 0:
+        return ()
+    again = f"{show_seconds(added)} of {show_seconds(step['total_s'])} ({added / step['total_s']:.1%})"
+    return (ADDED_TWICE.format(share=options.efficiency, again=again),)
 
 
 def _warnings(model: Model, options: TrainOptions, seen: Seen, found: tuple[Candidate, ...]) -> tuple[str, ...]:
@@ -158,20 +167,22 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
     job: TrainJob,
     options: TrainOptions,
     found: tuple[Candidate, ...],
-    best: Candidate | None,
+    row: dict[str, Any],
 ) -> Verdict:
+    best = next((item for item in found if item.fits), None)
     what = f"{job.tokens:,} tokens of {model.name} on {system.name}"
-    if best is None and (why := found[0].excluded) is not None and why.limit != "capacity":
+    if best is None and (why := found[0].excluded) is not None and why.limit not in _MEMORY:
         near = "" if why.nearest is None else f"; nearest: {why.nearest}"
         return Verdict(answer="no", text=f"{what}: {found[0].id} can not be launched: {why.reason}{near}")
     if best is None:
-        first = found[0]
+        first, boxes = found[0], row["least_boxes"]
         if first.excluded is not None and first.excluded.limit == "host_memory":
             return Verdict(answer="no", text=f"{what} do not fit: {first.id} {first.excluded.reason}")
         known, held = first.measures["simulated"], first.memory
         needed = held["per_rank_bytes"] if known is None else needed_bytes(options, first, known["peak_bytes"])
         text = f"{what} do not fit: {first.id} still needs {show_bytes(needed)} of "
-        return Verdict(answer="no", text=f"{text}{show_bytes(held['capacity_bytes'])} a device")
+        text += f"{show_bytes(held['capacity_bytes'])} a device"
+        return Verdict(answer="no", text=text if boxes is None else f"{text}; {boxes} boxes hold it")
     measures = best.measures
     text = f"{what}: {best.id} ends after {show_seconds(measures['finish_s'])}, "
     text += f"{show_seconds(measures['step']['total_s'])} a step{_by_simulation(best)}, MFU {measures['mfu']:.1%}"
@@ -189,18 +200,3 @@ def _by_simulation(best: Candidate) -> str:
     return (
         "" if known is None else f" ({show_seconds(known['finish_s'])} and {show_seconds(known['step_s'])} simulated)"
     )
-
-
-_BASIS: Final = {
-    "candidates[].simulated": f"{Basis.SIMULATED.value}: one step on the event engine, of the finalists",
-    "candidates[].peak_alive": Basis.SIMULATED.value,
-    "candidates[].memory": Basis.FORMULA.value,
-    "candidates[].memory.capacity_bytes": Basis.DATASHEET.value,
-    "candidates[].memory.workspace_bytes": Basis.ASSUMED.value,
-    "candidates[].step": f"{Basis.FORMULA.value}: at the stated efficiency, or a lower bound at datasheet rates",
-    "candidates[].finish_s": f"{Basis.FORMULA.value}: from step times, first-order overhead and planned stops",
-    "candidates[].energy_j": f"{Basis.DATASHEET.value}: boxes at full power",
-    "initialisation": f"{Basis.FORMULA.value}: where every rank builds the whole model before it is sharded",
-    "save_bytes": Basis.FORMULA.value,
-    "failures_per_s": Basis.ASSUMED.value,
-}

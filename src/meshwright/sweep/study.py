@@ -25,7 +25,7 @@ from meshwright.base.units import parse_quantity
 from meshwright.model.checks import checked_model
 from meshwright.model.model import Model
 from meshwright.model.reader import read_model
-from meshwright.system.system import System, checked_system, read_system
+from meshwright.system.system import System, checked_system, read_system, read_systems
 
 STUDIES: Final = Registry(
     kind="studies", package="meshwright.sweep", folder="studies", suffix=".toml", error=FileError, number=20
@@ -54,13 +54,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """One packaged study: a function with its inputs, or steps with the inputs that they share."""
+    """One packaged study: a function with its inputs, or steps with the inputs that they share.
+
+    settings: fields of inputs by dotted path, as `--set` takes them, which stand above these settings.
+    """
 
     name: str
     title: str
     function: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     shared: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
     steps: tuple[Step, ...] = ()
     source: Source | None = None
 
@@ -113,7 +117,9 @@ def run_study(name: str, settings: Mapping[str, str], steps: tuple[str, ...] = (
     """
     study = read_study(name)
     calls = _chosen(study, steps)
-    asked = _directed(study, calls, settings)
+    taken = {name for step in calls for name in step.inputs}
+    own = {path: text for path, text in study.settings.items() if path.partition(".")[0] in taken}
+    asked = _directed(study, calls, {**own, **settings})
     given: dict[str, Any] = {}
     answers: dict[str, Any] = {}
     for step in calls:
@@ -240,8 +246,15 @@ def _arguments(
     for path, text in settings.items():
         head, _, rest = path.partition(".")
         if rest and not _is_table(hints.get(head)):
-            found[head] = _checked(set_path(found[head], rest, text), head)
+            found[head] = _changed(found[head], rest, text, head)
     return found
+
+
+def _changed(value: Any, path: str, text: str, what: str) -> Any:
+    """A noun, or each of several, with a field set."""
+    if isinstance(value, tuple):
+        return tuple(_changed(item, path, text, what) for item in cast("tuple[Any, ...]", value))
+    return _checked(set_path(value, path, text), what)
 
 
 def _checked(value: Any, what: str) -> Any:
@@ -257,6 +270,8 @@ def _read(name: str, hint: Any, value: Any, what: str) -> Any:
         return read_model(str(value))
     if hint is System:
         return read_system(str(value))
+    if hint == tuple[System, ...]:
+        return read_systems(str(value))
     dimension = next((unit for suffix, unit in _BY_SUFFIX if name.endswith(suffix)), None)
     if dimension is not None:
         return parse_quantity(str(value), dimension, what)

@@ -22,6 +22,7 @@ SYSTEMS: Final = Registry(
 _TIMES: Final = re.compile(r"^(?P<name>.*?)\s*x\s*(?P<count>\d{1,9})$")
 _LINKS: Final = ("scale_up", "scale_out")
 _MOST_DEVICES: Final = 1_000_000
+_MOST_PRICE: Final = 1e12
 _MOST_MEMORY: Final = 2**60
 
 
@@ -48,8 +49,8 @@ class System:
 
     id: what `--on` takes.   scale_up: the link between devices of one box.   scale_out: the NIC between boxes.
     nics_per_node: how many there are; devices share them evenly.   peer_to_peer: False when devices of a box exchange
-    through host memory.   node_power: watts of a whole box at most.   device_price: of one device for an
-    hour, in the user's currency.
+    through host memory.   node_power: watts of a whole box at most.   device_price: of a device for an hour, in any one
+    currency.
     """
 
     id: str
@@ -155,8 +156,8 @@ def _part(values: Mapping[str, Any], name: str, what: str, registry: Registry) -
 def checked_system(system: System, what: str) -> System:
     """The system itself, once its sizes and rates make sense.
 
-    Raises SYS006 (counts), SYS007 (boxes without a NIC between them), SYS009 (a rate or a memory of zero, a
-    memory beyond any device's, or a price below zero).
+    Raises SYS006 (counts), SYS007 (boxes without a NIC between them), SYS009 (a rate or a memory of zero, or a
+    memory beyond any device's), SYS012 (a price below zero).
     """
     sizes = (system.nodes, system.devices_per_node)
     if min(sizes) < 1 or system.nics_per_node < 0 or system.devices > _MOST_DEVICES:
@@ -170,10 +171,9 @@ def checked_system(system: System, what: str) -> System:
     own = system.host
     host = [] if own is None else [own.memory, own.memory_bandwidth, own.link_bandwidth]
     rates += [rate for rate in host if rate is not None]
-    if system.device_price is not None and not 0 <= system.device_price < float("inf"):
-        cause = f"{what}: device_price is {system.device_price}"
-        raise SystemSpecError(9, cause, "give what a device costs for an hour, as a number from 0 on")
     if min(rates) <= 0 or not 0 < system.accelerator.memory <= _MOST_MEMORY:
         cause = f"{what}: a rate or the memory is zero, or the memory beyond any device's"
         raise SystemSpecError(9, cause, f"give every rate and the memory above zero, and at most {_MOST_MEMORY} bytes")
+    if system.device_price is not None and not 0 <= system.device_price <= _MOST_PRICE:
+        raise SystemSpecError(12, f"{what}: device_price is {system.device_price}", "give a price of 0 or more an hour")
     return system

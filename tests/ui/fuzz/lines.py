@@ -44,6 +44,17 @@ _LINES: tuple[Line, ...] = (
         ("--engine-reserve", "1GiB"), ("--block-size", "32"),
     ],
     [
+        ("plan", "train"), ("tiny-qwen3",), ("--on", "SYSTEM.toml"), ("--tokens", "1B"), ("--sequence", "1K"),
+        ("--global-batch", "8"), ("--deadline", "30d"), ("--reserve", "5d"), ("--efficiency", "40%"),
+        ("--layout", "tp=1,pp=1"), ("--activation-budget", "1GiB"), ("--straggler-sigma", "1%"),
+    ],
+    [
+        ("plan", "train"), ("tiny-qwen3-moe",), ("--on", "hgx-h100,hgx-h200"), ("--tokens", "2M"), ("--sequence", "2K"),
+        ("--global-batch", "4"), ("--prep-workers", "4"), ("--prep-rate", "2"), ("--price", "2.5"), ("--keep", "3"),
+        ("--objective", "cost"), ("--layout", "tp=1,cp=1"), ("--job-mtbf", "7.9h"), ("--storage-write", "7GB/s"),
+        ("--restart", "120s"),
+    ],
+    [
         ("checkpoint", "interval"), ("--size", "112GB"), ("--write", "7GB/s"), ("--devices", "64"), ("--runs", "20"),
         ("--card-mtbf", "337d"), ("--restart", "120s"), ("--intervals", "300s,900s"), ("--copy", "1s"),
     ],

@@ -75,6 +75,12 @@ MEANING = {
     "JOB023": "an interval between saves that no save or no failure lets end",
     "JOB024": "an offload whose host rates are not known",
     "JOB060": "an unknown convention of counting FLOPs",
+    "JOB020": "planned stops that leave nothing of a deadline",
+    "JOB021": "options of a training plan that contradict each other or are no amounts",
+    "JOB026": "a plan by cost without a price",
+    "JOB027": "more usable memory than a device has",
+    "JOB028": "changes for the worse that are none, or too many",
+    "JOB029": "a plan that holds nothing to degrade",
     "JOB040": "an unknown training recipe",
     "JOB041": "an unknown optimizer",
     "JOB042": "fields of a recipe that contradict each other",
@@ -119,6 +125,10 @@ MEANING = {
     "LAY036": "cp that does not cut the sequence into two equal shards a rank",
     "LAY034": "host memory that does not suffice for an offload",
     "LAY035": "an offload that is not known",
+    "LAY031": "a training run that ends after its deadline",
+    "LAY032": "a global batch that no layout takes",
+    "LAY033": "a micro-batch that divides no share of the global batch",
+    "LAY037": "a schedule and stages that do not go together",
     "MOD001": "an unknown model",
     "MOD002": "an unknown family",
     "MOD003": "a config without a model_type",
@@ -168,6 +178,8 @@ MEANING = {
     "SYS009": "a rate or a memory of zero",
     "SYS010": "several systems where one is taken",
     "SYS011": "a box whose power is not known",
+    "SYS012": "a price below zero",
+    "SYS013": "a system that is named twice",
 }
 """One meaning a code. A new code is listed here; a code whose meaning changes is a new code."""
 

@@ -143,3 +143,18 @@ def test_steps_have_names_of_their_own_that_no_input_has(study):
     assert not study.inputs
     assert not study.function
     assert set(study.shared) <= inputs
+
+
+def test_settings_of_a_study_stand_above_its_inputs_and_a_users_above_them():
+    def latency(settings):
+        answer = as_json(run_study("rtx4090-training", settings, ("late",)))["answer"]["late"]
+        return answer["inputs"]["system"]["scale_up"]["latency"]
+
+    assert latency({}) == 0.0
+    assert latency({"system.scale_up.latency": "1us"}) == 1e-6
+
+
+def test_a_setting_of_several_systems_goes_to_each():
+    found = as_json(run_study("rtx4090-training", {"systems.accelerator.memory": "25 GB"}, ("choice",)))
+    systems = found["answer"]["choice"]["inputs"]["system"]["systems"]
+    assert [system["accelerator"]["memory"] for system in systems] == [25_000_000_000] * 2

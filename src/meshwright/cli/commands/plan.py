@@ -1,4 +1,4 @@
-"""`meshwright plan serve MODEL --on SYSTEM ...`."""
+"""`meshwright plan serve MODEL --on SYSTEM ...` and `meshwright plan train MODEL --on SYSTEM,... ...`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from meshwright.base.parse import build
-from meshwright.cli.nouns import fixed_of, model_of, retyped, system_of
+from meshwright.cli.nouns import fixed_of, model_of, retyped, system_of, systems_of, typed_options
 from meshwright.cli.options import (
     ModelChoice,
     Output,
@@ -31,6 +31,7 @@ from meshwright.job.train import TrainJob
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.serving import ServeOptions, plan_serve
 from meshwright.scenarios.training import plan_train
+from meshwright.scenarios.training_systems import plan_train_systems
 
 _JOB: Final = ("sessions", "context", "new_tokens", "on_time", "discipline", "ttft", "tpot", "concurrency")
 
@@ -91,6 +92,8 @@ def serve(model: ModelChoice, system: str, settings: tuple[str, ...], output: Ou
     return show(retyped(result, model, system, settings, given), output)
 
 
+_NOT_RETYPED: Final = ("name", "system", "layout", "weights", "kv", "style", "file")
+"""Words that a next command has in its own way."""
 _TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve", "noise_scale", "padding")
 
 
@@ -174,7 +177,12 @@ def train(model: ModelChoice, system: str, settings: tuple[str, ...], output: Ou
         "layout": fixed_of(layout, changes["layout"]),
     }
     options = build(TrainOptions, given, "plan train")
-    read, on = model_of(model, changes["model"]), system_of(system, changes["system"])
+    read, on = model_of(model, changes["model"]), systems_of(system, changes["system"])
+    job = changed(job, changes["job"])
     with progress(output, "layouts") as told:
-        result = plan_train(read, on, changed(job, changes["job"]), options, told)
-    return show(result, output)
+        one = len(on) == 1
+        result = (
+            plan_train(read, on[0], job, options, told) if one else plan_train_systems(read, on, job, options, told)
+        )
+    typed = typed_options(click.get_current_context(), settings, _NOT_RETYPED)
+    return show(retyped(result, model, system, settings, {}, typed), output)
