@@ -48,9 +48,9 @@ class LayerExchange:
 class StateExchange:
     """Columns [rows, kinds + 2] of seconds of one module, a layer or an end, and of bytes that a rank sends then.
 
-    gather: its weights over dp_shard x cp, as its products read them (zero 3).   refresh: its parameters as they are kept,
-    from those who updated them (zero 1 and 2).   reduce: its gradients to their owners.   spread: the owners' sums over
-    the other copies.
+    gather: its weights over dp_shard x cp, as its products read them (zero 3).   refresh: its parameters as they are
+    kept, from those who updated them (zero 1 and 2).   reduce: its gradients to their owners.   spread: the owners'
+    sums over the other copies, those of dp_replicate.
     """
 
     gather_s: Floats

@@ -77,8 +77,8 @@ class StageState:
 def state_columns(model: Model, layouts: Layouts, recipe: Recipe, *, shards: Shards = "strict") -> StateColumns:
     """Bytes that training keeps, and those of a module in use, one row a layout. A tied head counts again when pp > 1.
 
-    shards: `strict` cuts dim 0 over dp_shard x cp in chunks rounded up, as torch FSDP2; `even` divides bytes exactly, as a
-    flat buffer of a whole module is dealt out (ZeRO, Megatron-LM) and as tables by `16 N / d` have it.
+    shards: `strict` cuts dim 0 over dp_shard x cp in chunks rounded up, as torch FSDP2; `even` divides bytes exactly,
+    as a flat buffer of a whole module is dealt out (ZeRO, Megatron-LM) and as tables by `16 N / d` have it.
     Every expert counts, whether or not a token visits it. Raises JOB043 for adapters of matrices that the model lacks.
     Source: Rajbhandari et al., "ZeRO" (arXiv 1910.02054), section 5, for the ranks with copies of the same weights
     and other tokens of a step, dp_shard x cp; replicas over dp_replicate repeat it (HSDP).
