@@ -50,7 +50,7 @@ class StateExchange:
 
     gather: its weights over dp_shard x cp, as its products read them (zero 3).   refresh: its parameters as they are
     kept, from those who updated them (zero 1 and 2).   reduce: its gradients to their owners.   spread: the owners'
-    sums over the other copies.
+    sums over the other copies, those of dp_replicate.
     """
 
     gather_s: Floats

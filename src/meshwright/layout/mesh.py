@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 def coordinates(layout: Layout, rank: int) -> dict[str, int]:
     """The coordinate of a rank along every axis; `ep` and `etp` are those of its stage's second view.
 
-    `dp_shard_cp` is that of these two axes together.
-
-    Row-major: the innermost axis (`tp`) varies fastest.
+    Row-major: the innermost axis (`tp`) varies fastest. `dp_shard_cp` is the coordinate along these two as one axis.
     """
     found: dict[str, int] = {}
     rest = rank

@@ -58,7 +58,7 @@ SAMPLE_AXES: Final = ("dp_replicate", "dp_shard")
 """The axes over which samples are dealt, where the copies of attention see different ones."""
 
 ZERO_OF_STATE: Final[Mapping[State, int]] = {"optimizer_state": 1, "gradients": 2, "parameters": 3}
-"""From which `zero` dim 0 is cut of a state; a state that is not here it never cuts."""
+"""From which `zero` dim 0 of a state is cut; a state that is not here it never cuts."""
 
 _NEVER: Final = 9
 _ORIGIN: Final[Mapping[str, int]] = dict.fromkeys((*MESH_AXES, *EXPERT_AXES, SHARD_AXIS), 0)

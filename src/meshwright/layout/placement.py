@@ -82,7 +82,7 @@ def _most_touched(stride: Ints, block: Ints, blocks: Ints, devices_per_node: int
 
 
 def joined(layouts: Layouts, outer: str, inner: str) -> Layouts:
-    """The same ranks with two axes as one, named as the outer; axes between them have degree 1, or are none."""
+    """The mesh with two axes as one, under the name of the outer. With others between them, it lies outside these."""
     both = layouts.degree(outer) * layouts.degree(inner)
     return layouts.changed({outer: both, inner: np.ones(len(layouts), dtype=np.int64)})
 
