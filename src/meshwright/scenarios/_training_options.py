@@ -35,7 +35,8 @@ class TrainOptions:
     spike_interval: between loss spikes, each of which goes back to the last save.   kernel: of attention.   loss:
     whether logits are stored.   shards: how zero cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of
     every tensor in chunks rounded up (FSDP2).   price: of a device for an hour.   objective: what
-    ranks.   keep: candidates shown.   layout: fixed fields, the rest is searched.
+    ranks.   flips: whether the values at which another layout is best are searched for.   keep: candidates shown.
+    layout: fixed fields, the rest is searched.
     """
 
     objective: TrainObjective = "date"
@@ -60,6 +61,7 @@ class TrainOptions:
     straggler_sigma: Share = NO_SHARE
     spike_interval: Seconds | None = None
     price: float | None = None
+    flips: Literal["search", "none"] = "search"
     basis: Literal["datasheet"] = "datasheet"
     keep: int = 20
     layout: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -98,7 +98,7 @@ def _measures(  # noqa: PLR0917 - the nouns, and which
         },
         "channel_s": cell(step.channel_s, row),
         "sent_bytes": cell(step.sent_bytes, row),
-        "num_micro_batches": int(table.count[row]),
+        "num_micro_batches": cell(table.count, row),
         "overhead_fraction": cell(table.overhead, row),
         "useful_s": useful,
         "finish_s": calendar,

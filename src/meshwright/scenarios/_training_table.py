@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.base.numbers import maximum
-from meshwright.base.traced import named, values
+from meshwright.base.traced import cell, named, values
 from meshwright.cost.overheads import devices_failures_per_s, finish_s, overhead_fraction
 from meshwright.cost.pipelines import pipelines
 from meshwright.cost.stragglers import straggler_s
@@ -109,8 +109,11 @@ def whole_state(model: Model, job: TrainJob) -> dict[str, int]:
     from meshwright.layout.layouts import table  # noqa: PLC0415
 
     state = state_columns(model, table([Layout()]), job.recipe)
-    counts = np.array([*model.kind_counts, 1, 1])
-    return {name: int(getattr(state, name)[0] @ counts) for name in ("parameters", "gradients", "optimizer_state")}
+    counts = (*model.kind_counts, 1, 1)
+    return {
+        name: sum(cell(getattr(state, name)[0], place) * count for place, count in enumerate(counts))
+        for name in ("parameters", "gradients", "optimizer_state")
+    }
 
 
 def failures_per_s(system: System, options: TrainOptions) -> float:

@@ -6,7 +6,7 @@ planned stops; say what limits the step and what would save a plan that is late.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.errors import LayoutError
@@ -14,18 +14,22 @@ from meshwright.base.result import Basis, Candidate, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.training import NOT_MODELLED
 from meshwright.job.train import checked_training, step_tokens, steps_of
+from meshwright.layout.axes import PIPELINE_OUTSIDE
+from meshwright.layout.layouts import table as layouts_of
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
-from meshwright.scenarios._training_search import search_training
+from meshwright.scenarios._training_search import Seen, search_training
 from meshwright.scenarios._training_space import training_space
-from meshwright.scenarios._training_table import failures_per_s, save_bytes, save_s
+from meshwright.scenarios._training_table import failures_per_s, save_bytes, save_s, training_table
 from meshwright.workload import training_messages
 
 if TYPE_CHECKING:
     from meshwright.job.train import TrainJob
+    from meshwright.layout.layout import Layout
     from meshwright.model.model import Model
-    from meshwright.scenarios._training_search import Progress, Seen
+    from meshwright.scenarios._training_search import Progress
+    from meshwright.scenarios._training_table import TrainingTable
     from meshwright.system.system import System
 
 LEFT_OUT: Final = (
@@ -45,6 +49,13 @@ def plan_train(
     job, options = checked_training(job), checked_options(options)
     space = training_space(model, system, job, options.layout)
     table, seen = search_training(model, system, job, options, space, progress)
+    return plan_of(model, system, job, options, table, seen)
+
+
+def plan_of(  # noqa: PLR0917 - the nouns and what was found
+    model: Model, system: System, job: TrainJob, options: TrainOptions, table: TrainingTable, seen: Seen
+) -> Result:
+    """The plan of a table of ranked layouts. Raises LAY032 where it is empty."""
     found = training_candidates(model, system, job, options, table)
     if not found:
         cause = f"no layout of {system.devices} devices takes {job.global_batch} sequences a step"
@@ -70,6 +81,13 @@ def plan_train(
         basis=_BASIS,
         body=_body(model, system, job, options, seen, best or found[0]),
     )
+
+
+def plan_of_layout(model: Model, system: System, job: TrainJob, options: TrainOptions, layout: Layout) -> Result:
+    """The plan of one layout, its axes in the order of trainers; nothing is searched. Raises as `plan_train` does."""
+    one = replace(layouts_of([layout]), order=PIPELINE_OUTSIDE)
+    seen = Seen(looked_at=1, fitting=0, on_time=0, complete=True)
+    return plan_of(model, system, job, options, training_table(model, system, job, options, one), seen)
 
 
 def _body(  # noqa: PLR0917 - the nouns and what was found

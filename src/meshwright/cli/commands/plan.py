@@ -138,6 +138,7 @@ _TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve"
 @click.option("--price", type=float, default=None, help="Of a device for an hour.")
 @click.option("--objective", type=click.Choice(["date", "cost", "gpu-hours"]), default="date", show_default=True)
 @click.option("--keep", type=int, default=20, show_default=True, help="Candidates shown.")
+@click.option("--flips", type=click.Choice(["search", "none"]), default="search", show_default=True)
 @click.option("--basis", type=click.Choice(["datasheet"]), default="datasheet", show_default=True)
 @layout_option
 @set_option
