@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from meshwright.system.system import System
 
 Progress = Callable[[int, int], None]
+Watch = Callable[["TrainingTable", "Bools"], None]
 ON_TIME, LATE, TOO_LARGE = range(3)
 NO_OFFLOAD: Final = "none"
 
@@ -49,8 +50,12 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
     options: TrainOptions,
     space: Space,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> tuple[TrainingTable, Seen]:
-    """The best `options.keep` layouts, best first, and what was seen. The same for any length of the tables."""
+    """The best `options.keep` layouts, best first, and what was seen. The same for any length of the tables.
+
+    watch: is shown every table, and which of its rows keep the rules.
+    """
     best: Layouts | None = None
     seen = Seen(looked_at=0, fitting=0, on_time=0, complete=True)
     done = 0
@@ -69,6 +74,8 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
                 on_time=seen.on_time + int((table.fits & table.on_time & kept).sum()),
             )
             done += len(layouts)
+            if watch is not None:
+                watch(table, kept)
             if progress is not None:
                 progress(done, space.size)
     except KeyboardInterrupt:

@@ -154,8 +154,7 @@ def _plan_train(document: Document, layout: Document | None) -> Result:
     object.__setattr__(options, "layout", traced_noun(inputs["layout"], "layout", given))
     job = traced_noun(rebuild(TrainJob, inputs["job"], "inputs.job"), "job", given)
     assert layout is not None
-    chosen = traced_noun(rebuild(Layout, layout, "layout"), "layout", given)
-    return plan_of_layout(_model(document), _system(document), job, options, chosen)
+    return plan_of_layout(_model(document), _system(document), job, options, rebuild(Layout, layout, "layout"))
 
 
 _RUNS: Final[Mapping[str, Callable[[Document, Document | None], Result]]] = {

@@ -17,16 +17,20 @@ from meshwright.job.train import checked_training, step_tokens, steps_of
 from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layouts import table as layouts_of
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
+from meshwright.scenarios._training_contenders import Shortlist
+from meshwright.scenarios._training_flips import LEFT_OUT as FLIPS_LEFT_OUT
+from meshwright.scenarios._training_flips import training_flips, training_levers
 from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import Seen, search_training
 from meshwright.scenarios._training_space import training_space
-from meshwright.scenarios._training_table import failures_per_s, save_bytes, save_s, training_table
+from meshwright.scenarios._training_table import capacity_bytes, failures_per_s, save_bytes, save_s, training_table
 from meshwright.workload import training_messages
 
 if TYPE_CHECKING:
     from meshwright.job.train import TrainJob
     from meshwright.layout.layout import Layout
+    from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
     from meshwright.scenarios._training_search import Progress
     from meshwright.scenarios._training_table import TrainingTable
@@ -48,8 +52,17 @@ def plan_train(
     """
     job, options = checked_training(job), checked_options(options)
     space = training_space(model, system, job, options.layout)
-    table, seen = search_training(model, system, job, options, space, progress)
-    return plan_of(model, system, job, options, table, seen)
+    shortlist = Shortlist(
+        evaluated=lambda layouts: training_table(model, system, job, options, layouts),
+        capacity_bytes=capacity_bytes(system, options),
+    )
+    searched = options.flips == "search"
+    table, seen = search_training(model, system, job, options, space, progress, shortlist.add if searched else None)
+    result = plan_of(model, system, job, options, table, seen)
+    if not searched:
+        return result
+    flips = training_flips(model, system, job, options, shortlist.with_finalists(table.layouts))
+    return replace(result, flips=flips, not_modelled=(*result.not_modelled, *FLIPS_LEFT_OUT))
 
 
 def plan_of(  # noqa: PLR0917 - the nouns and what was found
@@ -74,6 +87,7 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
         defaulted=model.defaulted,
         best=best,
         candidates=found,
+        sensitivity=() if best is None else training_levers(model, system, job, options, _row_of(table, found, best)),
         warnings=(*position_warning(model, job.sequence), *_warnings(seen)),
         notes=model.notes,
         not_modelled=(*NOT_MODELLED, *training_messages.NOT_MODELLED, *LEFT_OUT),
@@ -81,6 +95,11 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
         basis=_BASIS,
         body=_body(model, system, job, options, seen, best or found[0]),
     )
+
+
+def _row_of(table: TrainingTable, found: tuple[Candidate, ...], best: Candidate) -> Layouts:
+    """The row of the best, as a table of its own."""
+    return table.layouts.take([found.index(best)])
 
 
 def plan_of_layout(model: Model, system: System, job: TrainJob, options: TrainOptions, layout: Layout) -> Result:
