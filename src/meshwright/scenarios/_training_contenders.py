@@ -1,4 +1,4 @@
-"""Tables of layouts go in, as a search looks at them; the rows that could be chosen if something were different come out.
+"""Tables of layouts go in, as a search looks at them; the rows that are best if something were different come out.
 
 A plan chooses one row. Another may be chosen where memory, the tokens of a day or a rate differ: the rows that are best
 under each of several what-ifs are kept beside the finalists, and among these flips are looked for.
@@ -112,7 +112,7 @@ def _contenders(  # noqa: PLR0917 - a table, and what of it is looked for
         own &= took <= took[least[0]]
     if len(best):  # of those that hold more only a faster one comes in, of the others one that holds less
         own &= (held <= held[best].min()) | (took < took[best[0]])
-    found = [best, least, _front(held, took, np.flatnonzero(own), capacity_bytes)]
+    found = [best, least, _front(held, took, np.flatnonzero(own), capacity_bytes, tied)]
     found += [_least(score * (1 + _BEHIND * behind[rows]), rows, tied) for score in _scores(table, rows)]
     found.append(rows[np.argsort(took[rows], kind="stable")[:following]] if following else rows[:0])
     return np.array(list(dict.fromkeys(np.concatenate(found).tolist())), dtype=np.int64)
@@ -147,17 +147,23 @@ def _scores(table: TrainingTable, rows: Ints) -> list[Floats]:
     return found
 
 
-def _front(held: Any, score: Floats, rows: Ints, capacity_bytes: Any) -> Ints:
-    """Rows that are best where a rank may hold so many bytes and no more: those nearest to the present bound."""
+def _front(held: Any, score: Floats, rows: Ints, capacity_bytes: Any, tied: int) -> Ints:
+    """Rows that are best where a rank may hold so many bytes and no more: those nearest to the present bound.
+
+    tied: above 1, rows that hold as much and take as long come with them.
+    """
     if not len(rows):
         return rows
     rising = rows[np.lexsort([score[rows], held[rows]])]
     least = np.minimum.accumulate(score[rising])
     first = np.ones(len(rising), np.bool_)
     first[1:] = score[rising][1:] < least[:-1] * (1 - _EQUAL)
-    found = rising[first]
+    same = (np.diff(held[rising]) == 0) & (np.diff(score[rising]) <= _EQUAL * score[rising][1:])
+    group = np.cumsum(np.concatenate([[True], ~same])) - 1
+    start = np.flatnonzero(np.concatenate([[True], ~same]))
+    found = rising[first[start][group]] if tied > 1 else rising[first]
     within = held[found] <= capacity_bytes
-    return np.concatenate([found[within][-_FRONT:], found[~within][:_FRONT]])
+    return np.concatenate([found[within][-_FRONT * tied :], found[~within][: _FRONT * tied]])
 
 
 def _without_twins(table: TrainingTable) -> Ints:

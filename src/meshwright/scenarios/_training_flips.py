@@ -34,10 +34,8 @@ SPAN: Final = 32.0
 RATE_SPAN: Final = 4.0
 """Of what moves the step itself: layouts that are best with links or devices far from these were not kept."""
 LEFT_OUT: Final = (
-    f"flips to layouts beyond the {MOST} that are best now or in one of several what-ifs (memory, rates of computation "
-    "and of links)",
-    f"flips beyond a factor {SPAN:g} of a parameter's value ({RATE_SPAN:g} of a rate or latency, {MEMORY_SPAN:g} of "
-    "what a rank may hold)",
+    f"flips to layouts beyond the {MOST} that are best now or in a few what-ifs (memory, computation, links)",
+    f"flips beyond a factor {SPAN:g} of a value, {RATE_SPAN:g} of a rate or latency, {MEMORY_SPAN:g} of a rank's bytes",
     "flips of two parameters at once, of the batch and the lengths, or undone within 0.1% of a value",
 )
 _LEAST_SIGMA: Final = 1e-3
