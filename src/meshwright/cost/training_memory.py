@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.base.numbers import maximum, where
-from meshwright.base.traced import named, values
+from meshwright.base.numbers import ceil, maximum, where, whole
+from meshwright.base.traced import named
 from meshwright.cost.pipelines import largest, of_entry
 from meshwright.layout.ownership import ZERO_OF_STATE
 
@@ -108,12 +108,8 @@ def _activations(lines: Pipelines, kept: ActivationColumns) -> Any:
         layers = layers + kept.saved[:, kind, None] * lines.layers[:, :, kind]
     first = kept.embedding[:, None] * lines.layers[:, :, -2]
     flight = (layers + first) * lines.sets
-    return _whole(flight + kept.head[:, None] * lines.last_sets)
-
-
-def _whole(value: Any) -> Any:
-    """Whole bytes, rounded up: a set of uneven virtual stages is a mean."""
-    return -(-value // 1) if values(value).dtype == np.object_ else np.ceil(value).astype(np.int64)
+    # rounded up: a set of uneven virtual stages is a mean
+    return whole(ceil(flight + kept.head[:, None] * lines.last_sets))
 
 
 def _gathered(layouts: Layouts, lines: Pipelines, state: StateColumns, ahead: int) -> Any:

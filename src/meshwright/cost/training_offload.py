@@ -7,7 +7,7 @@ for. Each host is shared evenly by its devices.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -116,6 +116,12 @@ class Moved:
     kept: Any
 
     @property
+    def take(self, rows: Ints) -> Moved:
+        """The chosen rows."""
+        columns = {item.name: getattr(self, item.name) for item in fields(self)}
+        layouts = columns.pop("layouts").take(rows)
+        return Moved(layouts=layouts, **{name: column[rows] for name, column in columns.items()})
+
     def host_bytes(self) -> Any:
         """[rows], of the device that keeps most there."""
         return named(self.host.max(axis=1), "host_bytes")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from meshwright.base.traced import named
+from meshwright.base.traced import named, values
 from meshwright.cost.pipelines import along_rows
 from meshwright.cost.roofline import compute_s, matmul_flops, roofline_s
 from meshwright.layout.layouts import distinct
@@ -83,7 +83,7 @@ def _work(  # noqa: PLR0917 - as above
     again = _repeated(model, layouts)
     for operator in operators(model):
         column = shape[1] - 1 if operator.kind is None else operator.kind
-        each = operator.count / (1 if operator.kind is None else model.kind_counts[operator.kind])
+        each = values(operator.count) / (1 if operator.kind is None else values(model.kind_counts[operator.kind]))
         flops: Any = named(_flops(layouts, sequence, operator), f"{operator.name}_flops")
         seconds = _seconds(model, system, layouts, recipe, operator, flops, efficiency) * each
         scored = bool(operator.scores.dims)

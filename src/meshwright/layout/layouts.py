@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _LONGER: Final = 8
 """Values are looked up in a table of all smaller ones while it is not so many times longer than the column."""
 
+APART: Final = "apart"
+"""The column that tells a table that is set `apart`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Numbered:
@@ -98,12 +101,19 @@ def columns(degrees: Mapping[str, Ints]) -> Layouts:
     return plain.changed(degrees)
 
 
+def apart(layouts: Layouts) -> Layouts:
+    """The same rows, of which none is taken for another: numbers beside the table, as of a system, differ by row."""
+    return layouts.changed({APART: np.arange(len(layouts))})
+
+
 def distinct(layouts: Layouts, fields: Sequence[str]) -> tuple[Layouts, Ints]:
     """One row for each combination of `fields` that occurs, and for every row the number of the one it is like.
 
     `f(few)[place]` is `f(layouts)` for whatever depends on these fields alone; of the other fields the few rows hold
-    what the first row of their kind holds.
+    what the first row of their kind holds. Of a table that is set `apart` every row stands for itself.
     """
+    if APART in layouts.columns:
+        return layouts, np.arange(len(layouts))
     keys: Ints = np.zeros(len(layouts), dtype=np.int64)
     count = 1
     for name in fields:

@@ -116,6 +116,13 @@ def hardware_levers(
     """What doubling or halving each hardware parameter saves of a time. seconds_on: that time on a changed system."""
     wanted = {compute_formats(model, operator) for operator in operators(model)}
     rates = sorted({system.accelerator.peak_for(formats)[0] for formats in wanted})
+    return levers_of(system, rates, seconds_on, now_s)
+
+
+def levers_of(
+    system: System, rates: Sequence[str], seconds_on: Callable[[System], float], now_s: float
+) -> tuple[Lever, ...]:
+    """As `hardware_levers`. rates: the formats in which is computed."""
     units = {"memory_bandwidth": "B/s", "bandwidth": "B/s", "latency": "s", **dict.fromkeys(rates, "FLOP/s")}
     paths = ["accelerator.memory_bandwidth", *(f"accelerator.peak.{rate}" for rate in rates)]
     paths += [f"{link}.{name}" for link in ("scale_up", "scale_out") for name in ("bandwidth", "latency")]

@@ -42,8 +42,9 @@ class TrainOptions:
     whether logits are stored.   elementwise: whether norms and gated units are one kernel each.   shards: how zero
     cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of every tensor in chunks rounded up (FSDP2).
     price: of a device for an hour; host_memory, host_bandwidth: of a box; host_link: of a device to it; all in place
-    of the system's.   objective: what ranks.   keep: candidates shown.   finalists: of these, the first that are
-    simulated.   layout: fixed fields, the rest is searched.
+    of the system's.   objective: what ranks.   flips: whether the values at which another layout is best are searched
+    for.   keep: candidates shown.   finalists: of these, the first that are simulated.   layout: fixed fields, the
+    rest is searched.
     """
 
     objective: TrainObjective = "date"
@@ -78,6 +79,7 @@ class TrainOptions:
     host_link: BytesPerSecond | None = None
     runs: int = 1000
     seed: int = 0
+    flips: Literal["search", "none"] = "search"
     basis: Literal["datasheet"] = "datasheet"
     keep: int = 20
     finalists: int = 3

@@ -115,19 +115,7 @@ def saving_of(model: Model, system: System, job: TrainJob, options: TrainOptions
     the copy alone, and the save counts once it is written. Raises JOB023: an interval shorter than its save, or one
     that failures never let end.
     """
-    size: int = sum(saved_parts(model, job.recipe).values())
-    write = 0.0 if options.storage_write is None else size / options.storage_write
-    copy = options.checkpoint_copy
-    saving = Saving(
-        size_bytes=size,
-        write_s=write,
-        stall_s=write if copy is None else copy,
-        lag_s=0.0 if copy is None else write,
-        hardware_failures_per_s=hardware_failures_per_s(system, options),
-        spikes_per_s=0.0 if options.spike_interval is None else 1.0 / options.spike_interval,
-        interval_s=options.checkpoint_interval,
-        restart_s=options.restart,
-    )
+    saving = expected_saving(sum(saved_parts(model, job.recipe).values()), system, options)
     hold = max(saving.stall_s, _least_s(saving))
     if saving.interval_s < hold:
         cause = f"--checkpoint-interval {show_seconds(saving.interval_s)} is shorter than a save: {show_seconds(hold)}"
@@ -139,6 +127,22 @@ def saving_of(model: Model, system: System, job: TrainJob, options: TrainOptions
             23, cause, "give a shorter --checkpoint-interval or --restart, or a longer time between failures"
         )
     return saving
+
+
+def expected_saving(size_bytes: int, system: System, options: TrainOptions) -> Saving:
+    """The same of a save of so many bytes, whatever comes of it; times and rates may be columns."""
+    write: Any = 0.0 if options.storage_write is None else size_bytes / options.storage_write
+    copy = options.checkpoint_copy
+    return Saving(
+        size_bytes=size_bytes,
+        write_s=write,
+        stall_s=write if copy is None else copy,
+        lag_s=0.0 if copy is None else write,
+        hardware_failures_per_s=hardware_failures_per_s(system, options),
+        spikes_per_s=0.0 if options.spike_interval is None else 1.0 / options.spike_interval,
+        interval_s=options.checkpoint_interval,
+        restart_s=options.restart,
+    )
 
 
 def first_order(saving: Saving) -> float:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from meshwright.system.system import System
 
 Progress = Callable[[int, int], None]
+Watch = Callable[[TrainingTable, "Bools"], None]
 ON_TIME, LATE, TOO_LARGE, REFUSED = range(4)
 _EARLY: Final = 64
 """Groups of each table that are evaluated at once: good ones, known early, spare the others."""
@@ -94,12 +95,14 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
     options: TrainOptions,
     space: Space,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> tuple[TrainingTable, Seen]:
     """The best `options.keep` layouts, best first, and what was seen. The same for any length of the tables.
 
     progress: told how many layouts are judged, of how many; may raise KeyboardInterrupt. Layouts that do not fit are
     tried with every offload, unless one is fixed. Where no layout keeps every rule beside the fixed fields, those that
-    break one are listed, to be judged. Raises the codes of `none_found` where there is not even one of these.
+    break one are listed, to be judged. watch: is shown every table that is evaluated, and which of its rows keep the
+    rules. Raises the codes of `none_found` where there is not even one of these.
     """
     best, seen = _NONE, _UNSEEN
     spaces = (space, *(offloading(space, name) for name in offloads(system, options.layout)))
@@ -107,10 +110,10 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
     ends: list[Floats] = []
     for item in spaces:
         if seen.complete:
-            best, seen = _searched(model, system, job, options, item, (best, seen), (progress, total), ends)
+            best, seen = _searched(model, system, job, options, item, (best, seen), (progress, total, watch), ends)
     if seen.complete and not seen.evaluated:
         asked = training_space(model, system, job, options.layout, "asked")
-        best, seen = _searched(model, system, job, options, asked, (_NONE, _UNSEEN), (progress, asked.size), [])
+        best, seen = _searched(model, system, job, options, asked, (_NONE, _UNSEEN), (progress, asked.size, watch), [])
     if best.layouts is None or not len(best.layouts):
         raise none_found(model, system, job, space)
     ranked = best.layouts.take(_ranked(best, options.keep))
@@ -124,11 +127,11 @@ def _searched(  # noqa: PLR0917 - as above
     options: TrainOptions,
     space: Space,
     before: tuple[_Best, Seen],
-    told: tuple[Progress | None, int],
+    told: tuple[Progress | None, int, Watch | None],
     ends: list[Floats],
 ) -> tuple[_Best, Seen]:
-    """The best and what was seen, with one more space. told: who is told of how many layouts in all."""
-    (best, seen), (progress, total) = before, told
+    """The best and what was seen, with one more space. told: who is told of how many layouts, and who watches."""
+    (best, seen), (progress, total, watch) = before, told
     broken = np.zeros(0, dtype=np.bool_)
 
     def bound() -> Goals:
@@ -143,6 +146,8 @@ def _searched(  # noqa: PLR0917 - as above
                     refused(model, job, layouts) if space.scope == "asked" else np.zeros(len(table), dtype=np.bool_)
                 )
                 seen = _counted(seen, table, broken)
+                if watch is not None:
+                    watch(table, ~broken)
                 if _is_tried(options, layouts):
                     needy = _in_need(model, system, job, options, table, bound())
                     best = best if needy is None else _with(best, needy, broken[: len(needy)], options.keep)

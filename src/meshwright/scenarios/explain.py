@@ -16,42 +16,62 @@ from meshwright.base.parse import rebuild
 from meshwright.base.result import Basis, Candidate, Result, Source, Verdict
 from meshwright.base.traced import expression, held
 from meshwright.job.serve import ServeJob
+from meshwright.job.train import TrainJob
 from meshwright.layout.layout import Layout
 from meshwright.model.model import Model
 from meshwright.scenarios._interval import IntervalOptions
 from meshwright.scenarios._traced_nouns import given, of_model, of_system, traced_noun
+from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.checkpoint_interval import checkpoint_interval
 from meshwright.scenarios.fit import FitOptions, fit
 from meshwright.scenarios.inspect import InspectOptions, inspect
 from meshwright.scenarios.serving import ServeOptions, plan_serve
+from meshwright.scenarios.training import plan_of_layout
 from meshwright.system.system import System
 
 Document: TypeAlias = Mapping[str, Any]
 Step: TypeAlias = str | int
 NOT_MODELLED: Final = (
     "conditions: the expression is that of the branch taken (the fastest algorithm, the fullest stage), not its choice",
+    "counts: the layers of a rank, and the micro-batches that a schedule keeps in flight, stand as numbers",
 )
 _SEARCHED: Final = ("replicas", "tp", "pp", "ep", "etp")
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 _CLOSE: Final = 1e-9
+_UNSEARCHED: Final[Mapping[str, Any]] = {"flips": "none", "finalists": 0}
+"""Options of `plan train` that add what has no formula."""
 _WITHOUT_FORMULA: Final = {
     "flips": (
         "a flip is found by search, and no formula gives it",
         "explain the goals there: plan again with its parameter set to the flip's value",
     ),
     "simulated": (
-        "a mean or a quantile of drawn runs, and no formula gives it",
-        "explain the retry_overhead_fraction of that interval, which the mean agrees with",
+        "it comes out of a simulation, and no formula gives it",
+        "explain the closed form that stands beside it: retry_overhead_fraction of an interval, step of a candidate",
     ),
     "flat": (
         "an edge is found by search, and no formula gives it",
         "explain the retry_overhead_fraction of an interval there, given in --intervals",
+    ),
+    "searched": (
+        "a count of what the search looked at, and no formula gives it",
+        "explain the numbers of the candidates that it kept",
+    ),
+    "least_boxes": (
+        "found by planning on more and more boxes, and no formula gives it",
+        "plan again on so many boxes and explain its per_rank_bytes",
+    ),
+    "peak_alive": (
+        "what a simulated step holds at its peak, and no formula gives it",
+        "explain the same candidate's memory, which bounds it",
     ),
     "defaulted": (
         "a field that the config leaves out, with the value of its class",
         "explain what follows from it, under inputs.model",
     ),
 }
+_ANYWHERE: Final = frozenset({"searched", "least_boxes", "peak_alive", "simulated"})
+"""Those of them that stand inside candidates and rows as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +94,9 @@ def explain(document: Document, options: ExplainOptions) -> Result:
     saved = _at(document, steps, path)
     if isinstance(saved, bool) or not isinstance(saved, (int, float)):
         raise FileError(44, f"{path} is not a number", _numbers_below(path, saved))
-    if steps[0] in _WITHOUT_FORMULA:
-        cause, fix = _WITHOUT_FORMULA[str(steps[0])]
+    without = [step for step in steps if step in _WITHOUT_FORMULA and (step in _ANYWHERE or step == steps[0])]
+    if without:
+        cause, fix = _WITHOUT_FORMULA[str(without[0])]
         raise FileError(45, f"{path}: {cause}", fix)
     found = _matching(run(document, _layout_of(document, steps)), document, steps, path)
     value = held(found)
@@ -124,10 +145,23 @@ def _checkpoint_interval(document: Document, _layout: Document | None) -> Result
     return replace(result, inputs={**result.inputs, "options": options})
 
 
+def _plan_train(document: Document, layout: Document | None) -> Result:
+    """The plan of one layout only, without what is searched or simulated."""
+    inputs = document["inputs"]
+    stated = {name: _UNSEARCHED.get(name, value) for name, value in inputs["options"].items()}
+    options = rebuild(TrainOptions, {**stated, "layout": {}}, "inputs.options")
+    options = traced_noun(options, "options", given)
+    object.__setattr__(options, "layout", traced_noun(inputs["layout"], "layout", given))
+    job = traced_noun(rebuild(TrainJob, inputs["job"], "inputs.job"), "job", given)
+    assert layout is not None
+    return plan_of_layout(_model(document), _system(document), job, options, rebuild(Layout, layout, "layout"))
+
+
 _RUNS: Final[Mapping[str, Callable[[Document, Document | None], Result]]] = {
     "inspect": _inspect,
     "fit": _fit,
     "plan serve": _plan_serve,
+    "plan train": _plan_train,
     "checkpoint interval": _checkpoint_interval,
 }
 

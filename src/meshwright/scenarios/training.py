@@ -6,33 +6,44 @@ planned stops; say what limits the step and what would save a plan that is late.
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any, Final
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.result import Candidate, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost import training_offload
 from meshwright.cost.training import NOT_MODELLED
 from meshwright.job.train import TrainJob, checked_training, step_progress, step_tokens, steps_of
+from meshwright.layout.axes import PIPELINE_OUTSIDE
+from meshwright.layout.layout import Layout
+from meshwright.layout.layouts import table as layouts_of
 from meshwright.model.model import Model
 from meshwright.scenarios import _training_simulated
 from meshwright.scenarios._initialisation import initialisation
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_around import surroundings, warnings_around
 from meshwright.scenarios._training_boxes import boxes_in_time
+from meshwright.scenarios._training_contenders import Shortlist
 from meshwright.scenarios._training_details import check_fitting, with_details
 from meshwright.scenarios._training_fixed import check_fixed
+from meshwright.scenarios._training_flips import LEFT_OUT as FLIPS_LEFT_OUT
+from meshwright.scenarios._training_flips import training_flips, training_levers
 from meshwright.scenarios._training_host import host_notes, with_host
 from meshwright.scenarios._training_next import next_commands
 from meshwright.scenarios._training_options import TrainOptions, checked_options
+from meshwright.scenarios._training_overheads import saving_of
 from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import Progress, Seen, search_training
 from meshwright.scenarios._training_simulated import MOST_PASSES, needed_bytes, too_long, with_simulation
 from meshwright.scenarios._training_space import training_space
 from meshwright.scenarios._training_systems import TRAINING_BASIS, check_any_can_run, system_row
-from meshwright.scenarios._training_table import capacity_bytes, save_bytes, save_s
+from meshwright.scenarios._training_table import capacity_bytes, save_bytes, save_s, training_table
 from meshwright.system.system import System
 from meshwright.workload import training_messages
+
+if TYPE_CHECKING:
+    from meshwright.layout.layouts import Layouts
+    from meshwright.scenarios._training_table import TrainingTable
 
 _MEMORY: Final = frozenset({"capacity", "host_memory"})
 ADDED_TWICE: Final = (
@@ -60,8 +71,25 @@ def plan_train(
     check_fitting(system, options)
     check_fixed(model, options.layout)
     system = with_host(system, options)
+    saving_of(model, system, job, options)  # refuses an interval that no save or no failure lets end
     space = training_space(model, system, job, options.layout)
-    table, seen = search_training(model, system, job, options, space, progress)
+    shortlist = Shortlist(
+        evaluated=lambda layouts: training_table(model, system, job, options, layouts),
+        capacity_bytes=capacity_bytes(system, options),
+    )
+    searched = options.flips == "search"
+    table, seen = search_training(model, system, job, options, space, progress, shortlist.add if searched else None)
+    result = plan_of(model, system, job, options, table, seen)
+    if not searched:
+        return result
+    flips = training_flips(model, system, job, options, shortlist.with_finalists(table.layouts))
+    return replace(result, flips=flips, not_modelled=(*result.not_modelled, *FLIPS_LEFT_OUT))
+
+
+def plan_of(  # noqa: PLR0917 - the nouns and what was found
+    model: Model, system: System, job: TrainJob, options: TrainOptions, table: TrainingTable, seen: Seen
+) -> Result:
+    """The plan of a table of ranked layouts. Raises LAY032 where it is empty."""
     found = training_candidates(model, system, job, options, table)
     check_any_can_run(found)
     found = with_details(model, system, job, options, table, found)
@@ -82,6 +110,7 @@ def plan_train(
         defaulted=model.defaulted,
         best=best,
         candidates=found,
+        sensitivity=() if best is None else training_levers(model, system, job, options, _alone(Layout(**best.layout))),
         warnings=(
             *position_warning(model, job.sequence),
             *_warnings(model, options, seen, found),
@@ -102,6 +131,19 @@ def plan_train(
             system, job, options, best, row["limits"], _boxes(model, system, job, options, row), save_bytes(model, job)
         ),
     )
+
+
+def _alone(layout: Layout) -> Layouts:
+    """One layout, its axes in the order of trainers."""
+    return replace(layouts_of([layout]), order=PIPELINE_OUTSIDE)
+
+
+def plan_of_layout(model: Model, system: System, job: TrainJob, options: TrainOptions, layout: Layout) -> Result:
+    """The plan of one layout; nothing is searched, drawn or simulated. Raises as `plan_train` does."""
+    system = with_host(system, options)
+    options = replace(options, finalists=0, runs=0)
+    seen = Seen(looked_at=1, evaluated=1, fitting=0, on_time=0, complete=True)
+    return plan_of(model, system, job, options, training_table(model, system, job, options, _alone(layout)), seen)
 
 
 def _boxes(model: Model, system: System, job: TrainJob, options: TrainOptions, row: dict[str, Any]) -> int | None:
