@@ -115,13 +115,13 @@ class Moved:
     saved: Any
     kept: Any
 
-    @property
     def take(self, rows: Ints) -> Moved:
         """The chosen rows."""
         columns = {item.name: getattr(self, item.name) for item in fields(self)}
         layouts = columns.pop("layouts").take(rows)
         return Moved(layouts=layouts, **{name: column[rows] for name, column in columns.items()})
 
+    @property
     def host_bytes(self) -> Any:
         """[rows], of the device that keeps most there."""
         return named(self.host.max(axis=1), "host_bytes")
