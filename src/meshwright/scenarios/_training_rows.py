@@ -125,12 +125,9 @@ def _too_large(needed_bytes: int, capacity_bytes: int) -> Excluded:
     return Excluded(code="LAY020", reason=reason, nearest=None, limit="capacity")
 
 
-def judged(job: TrainJob, item: Candidate, needed_bytes: int, finish_s: float) -> Candidate:
-    """A candidate that is known to fit or not, with why it is out: its bytes, or that it ends after `finish_s`."""
-    if not item.fits:
-        return replace(item, excluded=_too_large(needed_bytes, item.memory["capacity_bytes"]))
-    late = job.deadline is not None and finish_s > job.deadline
-    return replace(item, excluded=_late(job, finish_s) if late else None)
+def too_large(item: Candidate, needed_bytes: int) -> Candidate:
+    """A candidate that needs more than a device has."""
+    return replace(item, fits=False, excluded=_too_large(needed_bytes, item.memory["capacity_bytes"]))
 
 
 def _late(job: TrainJob, finish_s: float) -> Excluded:

@@ -1,9 +1,9 @@
 """Ranked layouts go in; the finalists come out with their step run on the event engine beside the estimate.
 
-The search judges by closed forms: a time, and a bound of memory that adds what may be alive together. Of finalists the
-simulated step judges instead: a layout fits if its simulated peak does, with the workspace kept free, and ends when
-simulated steps end; the best is the best of them by these. Where `--activation-budget` stands for computed memory it
-decides, and the simulated peak is only told. Behind the finalists the order is that of the estimate.
+The search judges by closed forms: a time, and a bound of memory that adds what may be alive together. They decide, so
+that a plan changes where its formulas say (`flips`); the simulated step stands beside them, and what it says otherwise
+is a warning. It has one veto: a finalist whose simulated peak is above the memory does not fit, whatever the bound
+says. Where `--activation-budget` stands for computed memory the peak is only told.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.base.units import show_bytes
+from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.overheads import finish_s
 from meshwright.cost.pipelines import PLAIN, pipelines, stage_modules
 from meshwright.cost.training import training_parts, turns, update_s
@@ -23,7 +23,7 @@ from meshwright.cost.training_exchange import boundary_bytes
 from meshwright.cost.training_offload import NONE as NO_OFFLOAD
 from meshwright.cost.training_state import state_columns
 from meshwright.job.train import steps_of
-from meshwright.scenarios._training_rows import judged
+from meshwright.scenarios._training_rows import too_large
 from meshwright.scenarios._training_table import input_wait_s
 from meshwright.sim.training_step import run_step
 from meshwright.sim.training_step_memory import step_memory
@@ -53,6 +53,7 @@ NOT_MODELLED: Final = (
     "simulated step: offload; a layout with one is judged by its estimate",
     "estimated memory: copies of messages between stages, and uneven virtual stages, which the simulation has",
 )
+_ALIKE: Final = 0.001
 _RESIDENT: Final = ("parameters", "gradients", "optimizer_state")
 
 
@@ -64,32 +65,42 @@ def with_simulation(  # noqa: PLR0917 - the nouns, and what was found
     table: TrainingTable,
     found: Sequence[Candidate],
 ) -> tuple[Candidate, ...]:
-    """The candidates of a table, its first `options.finalists` simulated and in the order of that.
+    """The candidates of a table in its order, the first `options.finalists` with their simulated step.
 
-    Left out of these are layouts that break a rule, and steps of more than `MOST_PASSES`. Those with an offload are not
-    simulated: they stand among the others by their estimate.
+    Not simulated, and not counted, are those with an offload; neither are layouts that break a rule, and steps of more
+    than `MOST_PASSES`.
     """
-    ran: list[Candidate] = []
-    rest: list[Candidate] = []
-    offloaded: list[Candidate] = []
+    told: list[Candidate] = []
+    offloaded = 0
     for row, item in enumerate(found):
-        open_place = row - len(offloaded) < options.finalists
-        if open_place and item.layout["offload"] == NO_OFFLOAD and _keeps_rules(item) and not too_long(model, item):
-            ran.append(_simulated(model, system, job, options, table, row, item))
+        offloaded += item.layout["offload"] != NO_OFFLOAD
+        chosen = row - offloaded < options.finalists and item.layout["offload"] == NO_OFFLOAD
+        if chosen and _keeps_rules(item) and not too_long(model, item):
+            told.append(_simulated(model, system, job, options, table, row, item))
         else:
-            kind = offloaded if open_place and item.layout["offload"] != NO_OFFLOAD else rest
-            kind.append(replace(item, measures={**item.measures, "simulated": None, "peak_alive": ()}))
-    ranked = [*sorted(ran, key=_goal), *rest]
-    for item in offloaded:
-        behind = (place for place, other in enumerate(ranked) if _estimate(other) > _estimate(item))
-        ranked.insert(next(behind, len(ranked)), item)
-    return tuple(ranked)
+            told.append(replace(item, measures={**item.measures, "simulated": None, "peak_alive": ()}))
+    return tuple(told)
 
 
-def _estimate(item: Candidate) -> tuple[Any, ...]:
-    """As `_goal`, but by the estimated finish or bytes, which layouts with and without a simulation have."""
-    goal = item.measures["finish_s"] if item.fits else item.memory["per_rank_bytes"]
-    return (not item.fits, item.excluded is not None, goal)
+def said_by_simulation(job: TrainJob, options: TrainOptions, found: Sequence[Candidate]) -> tuple[str, ...]:
+    """In words, where the simulated steps of the finalists say other than the estimate: memory, date and order."""
+    ran = [item for item in found if item.measures["simulated"] is not None]
+    said = [
+        f"{item.id} {item.measures['simulated']['decides']}" for item in ran if item.measures["simulated"]["decides"]
+    ]
+    for item in ran[:1]:
+        finish = item.measures["simulated"]["finish_s"]
+        if item.fits and job.deadline is not None and (finish > job.deadline) != (item.excluded is not None):
+            word = "late" if finish > job.deadline else "in time"
+            said.append(f"{item.id} ends after {show_seconds(finish)} by simulation, {word}: the estimate decides")
+    fitting = [item for item in ran if item.fits]
+    sooner = min(fitting, key=lambda item: item.measures["simulated"]["finish_s"], default=None)
+    if sooner is not None and sooner is not fitting[0]:
+        first, other = (item.measures["simulated"]["step_s"] for item in (fitting[0], sooner))
+        if other < first * (1 - _ALIKE):
+            times = f"{show_seconds(other)}, against {show_seconds(first)} of the first"
+            said.append(f"of the {options.finalists} finalists {sooner.id} has the shortest simulated step: {times}")
+    return tuple(said)
 
 
 def _keeps_rules(item: Candidate) -> bool:
@@ -101,17 +112,10 @@ def too_long(model: Model, item: Candidate) -> bool:
     return 3 * item.measures["num_micro_batches"] * (model.layers + 2) > MOST_PASSES
 
 
-def _goal(item: Candidate) -> tuple[Any, ...]:
-    """On time, late, too large; then the finish, of too large ones the bytes. Equal ones keep their order."""
-    late = item.excluded is not None
-    known = item.measures["simulated"]
-    return (not item.fits, late, known["finish_s"] if item.fits else known["peak_bytes"])
-
-
 def _simulated(  # noqa: PLR0917 - the nouns, and which
     model: Model, system: System, job: TrainJob, options: TrainOptions, table: TrainingTable, row: int, item: Candidate
 ) -> Candidate:
-    """One candidate with its simulated step, judged by it."""
+    """One candidate with its simulated step."""
     layouts = table.layouts.take([row])
     step = simulated_step(model, system, job, options, layouts, table.count[[row]])
     straggler = table.straggler_s[row]
@@ -120,7 +124,7 @@ def _simulated(  # noqa: PLR0917 - the nouns, and which
     finish = finish_s(steps_of(job), whole, table.overhead[[row]], job.reserve).item()
     estimated = item.measures["step"]["total_s"]
     needed = needed_bytes(options, item, step.peak_bytes)
-    fits = needed <= item.memory["capacity_bytes"]
+    fits = item.fits and needed <= item.memory["capacity_bytes"]
     measured = {
         "step_s": whole.item(),
         "compute_s": step.compute_s,
@@ -131,11 +135,12 @@ def _simulated(  # noqa: PLR0917 - the nouns, and which
         "peak_bytes": step.peak_bytes,
         "peak_s": step.peak_s,
         "over_estimate": whole.item() / estimated - 1 if isfinite(estimated) else None,
-        "decides": None if fits == item.fits else _said(item, fits=fits, needed_bytes=needed),
+        "decides": _said(item, needed),
     }
     alive = tuple({"kind": kind, "bytes": size} for kind, size in step.alive_bytes.items())
     measures = {**item.measures, "simulated": measured, "peak_rank": step.peak_rank, "peak_alive": alive}
-    return judged(job, replace(item, fits=fits, measures=measures), needed, finish)
+    told = replace(item, measures=measures)
+    return told if fits == item.fits else too_large(told, needed)
 
 
 def needed_bytes(options: TrainOptions, item: Candidate, peak_bytes: int) -> int:
@@ -143,11 +148,14 @@ def needed_bytes(options: TrainOptions, item: Candidate, peak_bytes: int) -> int
     return peak_bytes if options.activation_budget is None else item.memory["per_rank_bytes"]
 
 
-def _said(item: Candidate, *, fits: bool, needed_bytes: int) -> str:
-    """In words, that the simulated peak says other than the bound."""
-    verb = "fits" if fits else "does not fit"
-    bound = show_bytes(item.memory["per_rank_bytes"])
-    return f"{verb}: a simulated peak of {show_bytes(needed_bytes)}, against a bound of {bound}"
+def _said(item: Candidate, needed_bytes: int) -> str | None:
+    """In words, that the simulated peak says other than the bound; None where both say the same."""
+    capacity = item.memory["capacity_bytes"]
+    bound = item.memory["per_rank_bytes"]
+    if (needed_bytes <= capacity) == (bound <= capacity):
+        return None
+    verb = "may fit" if needed_bytes <= capacity else "does not fit"
+    return f"{verb}: a simulated peak of {show_bytes(needed_bytes)}, against a bound of {show_bytes(bound)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

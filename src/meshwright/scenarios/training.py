@@ -34,7 +34,13 @@ from meshwright.scenarios._training_options import TrainOptions, checked_options
 from meshwright.scenarios._training_overheads import saving_of
 from meshwright.scenarios._training_rows import training_candidates
 from meshwright.scenarios._training_search import Progress, Seen, search_training
-from meshwright.scenarios._training_simulated import MOST_PASSES, needed_bytes, too_long, with_simulation
+from meshwright.scenarios._training_simulated import (
+    MOST_PASSES,
+    needed_bytes,
+    said_by_simulation,
+    too_long,
+    with_simulation,
+)
 from meshwright.scenarios._training_space import training_space
 from meshwright.scenarios._training_systems import TRAINING_BASIS, check_any_can_run, system_row
 from meshwright.scenarios._training_table import capacity_bytes, save_bytes, save_s, training_table
@@ -113,7 +119,7 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
         sensitivity=() if best is None else training_levers(model, system, job, options, _alone(Layout(**best.layout))),
         warnings=(
             *position_warning(model, job.sequence),
-            *_warnings(model, options, seen, found),
+            *_warnings(model, job, options, seen, found),
             *warnings_around(options, body),
         ),
         notes=(*model.notes, *_notes(options, best), *host_notes(system, found)),
@@ -186,21 +192,17 @@ def _notes(options: TrainOptions, best: Candidate | None) -> tuple[str, ...]:
     return (ADDED_TWICE.format(share=options.efficiency, again=again),)
 
 
-def _warnings(model: Model, options: TrainOptions, seen: Seen, found: tuple[Candidate, ...]) -> tuple[str, ...]:
+def _warnings(
+    model: Model, job: TrainJob, options: TrainOptions, seen: Seen, found: tuple[Candidate, ...]
+) -> tuple[str, ...]:
     said: list[str] = []
     if not seen.complete:
         said.append(f"interrupted after {seen.looked_at:,} layouts: the best that was found by then, not of all")
     long = sum(too_long(model, item) for item in found[: options.finalists])
     if long:
         said.append(f"{long} of the finalists are not simulated: more than {MOST_PASSES:,} passes of modules in a step")
-    said += [item.id + " " + why for item in found if (why := _other_verdict(item)) is not None]
+    said += said_by_simulation(job, options, found)
     return tuple(said)
-
-
-def _other_verdict(item: Candidate) -> str | None:
-    """Where the simulated peak of a finalist says other than the bound by which the search went."""
-    known = item.measures["simulated"]
-    return None if known is None else known["decides"]
 
 
 def _verdict(  # noqa: PLR0917 - the nouns and what was found
