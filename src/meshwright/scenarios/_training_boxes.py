@@ -67,7 +67,7 @@ def boxes_in_time(model: Model, system: System, job: TrainJob, options: TrainOpt
             space = training_space(model, larger, job, fixed)
         except LayoutError:
             continue
-        first = next(chunks(space, model, job, _FEW), None)
+        first = next(chunks(space, model, _FEW), None)
         if first is not None and bool(keeps_all(model, first).any()):
             return nodes
     return None
@@ -80,7 +80,7 @@ def _holds(model: Model, system: System, job: TrainJob, options: TrainOptions, r
         space = training_space(model, system, job, fixed)
     except LayoutError:
         return False
-    for layouts in chunks(space, model, job):
+    for layouts in chunks(space, model):
         table = training_table(model, system, job, options, layouts)
         if bool((table.fits & keeps_all(model, layouts)).any()):
             return True
