@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 from meshwright.output.bodies import Amount, Count, Name
+from meshwright.output.bodies_training_around import (
+    InputSupply,
+    SlowDevices,
+    TrainOffload,
+    TrainOverheads,
+    TrainScaling,
+    WholeModel,
+)
 
 TrainLimit: TypeAlias = Literal[
-    "memory", "compute", "communication", "bubble", "update", "stragglers", "input", "deadline"
+    "memory", "compute", "communication", "bubble", "update", "stragglers", "offload", "input", "deadline"
 ]
 """What limits a plan."""
 
 
 class TrainMemory(TypedDict):
-    """The ledger of the fullest rank: resident state, and beside it the computed parts, or the budget instead."""
+    """The ledger of the fullest rank: resident state, and beside it the computed parts, or the budget instead.
+
+    host_bytes: what an offload keeps on the host of one device, whose share host_capacity_bytes is.
+    """
 
     parameters_bytes: Count
     gradients_bytes: Count
@@ -27,6 +38,8 @@ class TrainMemory(TypedDict):
     computed_bytes: Count
     per_rank_bytes: Count
     capacity_bytes: Count
+    host_bytes: Count
+    host_capacity_bytes: Count | None
     fullest_stage: Count
 
 
@@ -38,6 +51,7 @@ class StepParts(TypedDict):
     bubble_s: Amount
     update_s: Amount
     straggler_s: Amount
+    offload_wait_s: Amount
     input_wait_s: Amount
     total_s: Amount
 
@@ -123,14 +137,15 @@ class TrainMeasures(TypedDict):
     hfu: Amount
     tokens_per_s_per_gpu: Amount
     peak_rank: Count
-    peak_alive: NotRequired[list[AliveBytes]]
-    simulated: NotRequired[SimulatedStep | None]
+    peak_alive: list[AliveBytes]
+    simulated: SimulatedStep | None
 
 
 class Searched(TypedDict):
-    """How many layouts were looked at. complete: false where the search was interrupted."""
+    """Of all layouts. evaluated: not ruled out by a bound; fitting, on_time: of these. complete: not interrupted."""
 
     looked_at: Count
+    evaluated: Count
     fitting: Count
     on_time: Count
     complete: bool
@@ -181,14 +196,24 @@ class TrainSystem(TypedDict):
 
 
 class TrainBody(TypedDict):
-    """The run, and every system that was asked about; binding, limits and failures_per_s are of the best one."""
+    """The run, and every system that was asked about; all but searched and systems is of the best one.
+
+    step_tokens: that count as progress.   executed_step_tokens: with padding.
+    """
 
     steps: Count
     step_tokens: Count
+    executed_step_tokens: Count
     searched: Searched
+    initialisation: WholeModel
     save_bytes: Count
     save_s: Amount
     failures_per_s: Amount
     binding: Binding
     limits: TrainLimits | None
     systems: list[TrainSystem]
+    overheads: TrainOverheads
+    stragglers: SlowDevices | None
+    input: InputSupply | None
+    scaling: TrainScaling | None
+    offload: TrainOffload | None

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from meshwright.job.train import TrainJob
     from meshwright.scenarios._training_options import TrainOptions
 
-LIMITS: Final = ("memory", "compute", "communication", "bubble", "update", "stragglers", "input", "deadline")
+LIMITS: Final = ("memory", "compute", "communication", "bubble", "update", "stragglers", "offload", "input", "deadline")
 _PARTS: Final = {
     "input": "input_wait_s",
     "communication": "exposed_comm_s",
     "bubble": "bubble_s",
     "stragglers": "straggler_s",
+    "offload": "offload_wait_s",
     "update": "update_s",
 }
 """Parts of a step that a plan may do without, and where each stands; computation is the work itself."""
@@ -29,6 +30,7 @@ _WORDS: Final = {
     "bubble": "the pipeline bubble",
     "update": "the update",
     "stragglers": "waiting for the slowest device",
+    "offload": "waiting for the host",
     "input": "waiting for input",
 }
 

@@ -44,7 +44,7 @@ class TrainOptions:
     price: of a device for an hour; host_memory, host_bandwidth: of a box; host_link: of a device to it; all in place
     of the system's.   objective: what ranks.   flips: whether the values at which another layout is best are searched
     for.   keep: candidates shown.   finalists: of these, the first that are simulated.   layout: fixed fields, the
-    rest is searched.
+    rest, and a schedule of None as one stage has it, is searched.
     """
 
     objective: TrainObjective = "date"
@@ -137,7 +137,8 @@ def checked_options(options: TrainOptions) -> TrainOptions:
     for wrong, cause, fix in (*pairs, *_amounts(options)):
         if wrong:
             raise JobError(21, cause, fix)
-    return replace(options, layout=checked_fields(options.layout))
+    fixed = {name: value for name, value in options.layout.items() if value is not None}
+    return replace(options, layout=checked_fields(fixed))
 
 
 _ABOVE_ZERO: Final = (

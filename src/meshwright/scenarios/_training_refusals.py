@@ -5,6 +5,7 @@ The search itself only makes layouts that can: what is refused contradicts a fie
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,11 +60,23 @@ def refusal(model: Model, system: System, job: TrainJob, layouts: Layouts, row: 
     count = int(micro_batches(job, layouts.take([row]))[0])
     if not count:
         return _uneven(job, layout)
-    return _refused_schedule(
-        model,
-        layout.schedule,
-        Shape(stages=layout.pp, micro_batches=count, virtual_stages=layout.virtual_stages),
+    shape = Shape(stages=layout.pp, micro_batches=count, virtual_stages=layout.virtual_stages)
+    found = _refused_schedule(model, layout.schedule, shape)
+    if found is None or found.code != "SCH001":
+        return found
+    return replace(found, nearest=_nearest_micro_batch(model, job, layout, shape) or found.nearest)
+
+
+def _nearest_micro_batch(model: Model, job: TrainJob, layout: Layout, shape: Shape) -> str | None:
+    """The size of a micro-batch that leaves as many as the schedule takes, nearest to the layout's."""
+    share = job.global_batch // (layout.dp_shard * layout.dp_replicate)
+    taken = (
+        size
+        for size in divisors(share)
+        if _refused_schedule(model, layout.schedule, replace(shape, micro_batches=share // size)) is None
     )
+    near = min(taken, key=lambda size: (abs(size - layout.micro_batch), size), default=None)
+    return None if near is None else f"micro_batch={near}"
 
 
 def _uneven(job: TrainJob, layout: Layout) -> Excluded:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from meshwright.base.errors import LayoutError, ScheduleError
 from meshwright.base.result import Basis
-from meshwright.scenarios._training_boxes import least_boxes
 from meshwright.scenarios._training_limits import binding_limit, limits_of
 from meshwright.scenarios._training_table import failures_per_s
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from meshwright.base.result import Candidate
     from meshwright.job.train import TrainJob
     from meshwright.model.model import Model
     from meshwright.scenarios._training_options import TrainOptions
     from meshwright.scenarios._training_search import Seen
     from meshwright.system.system import System
+
+    LeastBoxes: TypeAlias = Callable[[Model, System, TrainJob, TrainOptions], int | None]
 
 MEASURES: Final = ("finish_s", "gpu_hours", "gpu_hours_with_stops", "cost", "cost_without_stops", "energy_j")
 """What a row of a system says of its best layout; None where none fits."""
@@ -29,10 +32,11 @@ def system_row(  # noqa: PLR0917 - the nouns, and what was found
     options: TrainOptions,
     seen: Seen,
     found: tuple[Candidate, ...],
+    least_boxes: LeastBoxes,
 ) -> dict[str, Any]:
     """One system: its best layout with the date and what it costs, its limits, and what was searched.
 
-    least_boxes: that hold the model, where these do not; None where they do, or where none was found.
+    least_boxes: looks for those that hold the model, where these do not; None where they do, or where none was found.
     """
     best = next((item for item in found if item.fits), None)
     shown = best or found[0]

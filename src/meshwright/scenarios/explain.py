@@ -38,8 +38,6 @@ NOT_MODELLED: Final = (
 _SEARCHED: Final = ("replicas", "tp", "pp", "ep", "etp")
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 _CLOSE: Final = 1e-9
-_UNSEARCHED: Final[Mapping[str, Any]] = {"flips": "none", "finalists": 0}
-"""Options of `plan train` that add what has no formula."""
 _WITHOUT_FORMULA: Final = {
     "flips": (
         "a flip is found by search, and no formula gives it",
@@ -65,12 +63,20 @@ _WITHOUT_FORMULA: Final = {
         "what a simulated step holds at its peak, and no formula gives it",
         "explain the same candidate's memory, which bounds it",
     ),
+    "peak_rank": (
+        "the rank that holds most in the simulated step, and no formula gives it",
+        "explain fullest_stage of the same candidate's memory: the rank that holds most by the bound",
+    ),
+    "drawn": (
+        "runs are drawn from a seed, and no formula gives what comes of them",
+        "explain the overhead_fraction that decides, or the retry_overhead_fraction beside it",
+    ),
     "defaulted": (
         "a field that the config leaves out, with the value of its class",
         "explain what follows from it, under inputs.model",
     ),
 }
-_ANYWHERE: Final = frozenset({"searched", "least_boxes", "peak_alive", "simulated"})
+_ANYWHERE: Final = frozenset({"searched", "least_boxes", "peak_alive", "peak_rank", "simulated", "drawn"})
 """Those of them that stand inside candidates and rows as well."""
 
 
@@ -148,8 +154,7 @@ def _checkpoint_interval(document: Document, _layout: Document | None) -> Result
 def _plan_train(document: Document, layout: Document | None) -> Result:
     """The plan of one layout only, without what is searched or simulated."""
     inputs = document["inputs"]
-    stated = {name: _UNSEARCHED.get(name, value) for name, value in inputs["options"].items()}
-    options = rebuild(TrainOptions, {**stated, "layout": {}}, "inputs.options")
+    options = rebuild(TrainOptions, {**inputs["options"], "layout": {}}, "inputs.options")
     options = traced_noun(options, "options", given)
     object.__setattr__(options, "layout", traced_noun(inputs["layout"], "layout", given))
     job = traced_noun(rebuild(TrainJob, inputs["job"], "inputs.job"), "job", given)
@@ -266,9 +271,11 @@ def _matching(result: Result, document: Document, steps: Sequence[Step], path: s
 
 
 def _same_item(traced: Sequence[Any], saved: Sequence[Any], place: int) -> Any:
-    """The item with the same words and whole numbers as the saved one; of plain values that at the same place."""
+    """The item with the saved one's id, or its words and whole numbers; of plain values that at the same place."""
     if not isinstance(saved[place], Mapping):
         return traced[place]
+    if "id" in saved[place]:
+        return next((item for item in traced if _child(item, "id") == saved[place]["id"]), None)
     wanted = {name: item for name, item in saved[place].items() if isinstance(item, (str, int))}
     fitting = (item for item in traced if all(held(_child(item, name)) == value for name, value in wanted.items()))
     return next(fitting, None)

@@ -22,7 +22,7 @@ from meshwright.scenarios import _training_simulated
 from meshwright.scenarios._initialisation import initialisation
 from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_around import surroundings, warnings_around
-from meshwright.scenarios._training_boxes import boxes_in_time
+from meshwright.scenarios._training_boxes import boxes_in_time, least_boxes
 from meshwright.scenarios._training_contenders import Shortlist
 from meshwright.scenarios._training_details import check_fitting, with_details
 from meshwright.scenarios._training_fixed import check_fixed
@@ -49,6 +49,7 @@ from meshwright.workload import training_messages
 
 if TYPE_CHECKING:
     from meshwright.layout.layouts import Layouts
+    from meshwright.scenarios._training_systems import LeastBoxes
     from meshwright.scenarios._training_table import TrainingTable
 
 _MEMORY: Final = frozenset({"capacity", "host_memory"})
@@ -85,7 +86,8 @@ def plan_train(
     )
     searched = options.flips == "search"
     table, seen = search_training(model, system, job, options, space, progress, shortlist.add if searched else None)
-    result = plan_of(model, system, job, options, table, seen)
+    result = plan_of(model, system, job, options, table, seen, least_boxes)
+    result = replace(result, next_commands=_next(model, system, job, options, result))
     if not searched:
         return result
     flips = training_flips(model, system, job, options, shortlist.with_finalists(table.layouts))
@@ -93,15 +95,25 @@ def plan_train(
 
 
 def plan_of(  # noqa: PLR0917 - the nouns and what was found
-    model: Model, system: System, job: TrainJob, options: TrainOptions, table: TrainingTable, seen: Seen
+    model: Model,
+    system: System,
+    job: TrainJob,
+    options: TrainOptions,
+    table: TrainingTable,
+    seen: Seen,
+    least_boxes: LeastBoxes,
 ) -> Result:
-    """The plan of a table of ranked layouts. Raises LAY032 where it is empty."""
+    """The plan of a table of ranked layouts, without what to type next.
+
+    least_boxes: looks for boxes that hold the model, where these do not. Raises the code of the rule that every layout
+    breaks.
+    """
     found = training_candidates(model, system, job, options, table)
     check_any_can_run(found)
     found = with_details(model, system, job, options, table, found)
     found = with_simulation(model, system, job, options, table, found)
     best = next((item for item in found if item.fits), None)
-    row = system_row(model, system, job, options, seen, found)
+    row = system_row(model, system, job, options, seen, found, least_boxes)
     body = _body(model, system, job, options, row, best or found[0])
     return Result(
         command="plan train",
@@ -110,8 +122,7 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
             "model": stated_model(model),
             "system": stated_system(system),
             "job": job,
-            "layout": options.layout,
-            "options": {item.name: getattr(options, item.name) for item in fields(options) if item.name != "layout"},
+            **_stated(options),
         },
         defaulted=model.defaulted,
         best=best,
@@ -133,9 +144,6 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
         sources=sources_of(model, system),
         basis=TRAINING_BASIS,
         body=body,
-        next_commands=next_commands(
-            system, job, options, best, row["limits"], _boxes(model, system, job, options, row), save_bytes(model, job)
-        ),
     )
 
 
@@ -147,9 +155,24 @@ def _alone(layout: Layout) -> Layouts:
 def plan_of_layout(model: Model, system: System, job: TrainJob, options: TrainOptions, layout: Layout) -> Result:
     """The plan of one layout; nothing is searched, drawn or simulated. Raises as `plan_train` does."""
     system = with_host(system, options)
-    options = replace(options, finalists=0, runs=0)
+    only = replace(options, finalists=0, runs=0)
     seen = Seen(looked_at=1, evaluated=1, fitting=0, on_time=0, complete=True)
-    return plan_of(model, system, job, options, training_table(model, system, job, options, _alone(layout)), seen)
+    table = training_table(model, system, job, only, _alone(layout))
+    result = plan_of(model, system, job, only, table, seen, lambda *_nouns: None)
+    return replace(result, inputs={**result.inputs, **_stated(options)})
+
+
+def _stated(options: TrainOptions) -> dict[str, Any]:
+    """The options as they stand in `inputs`, the fixed fields on their own."""
+    own = {item.name: getattr(options, item.name) for item in fields(options) if item.name != "layout"}
+    return {"layout": options.layout, "options": own}
+
+
+def _next(model: Model, system: System, job: TrainJob, options: TrainOptions, result: Result) -> tuple[str, ...]:
+    """What to type next."""
+    row = result.body["systems"][0]
+    boxes = _boxes(model, system, job, options, row)
+    return next_commands(system, job, options, result.best, row["limits"], boxes, result.body["save_bytes"])
 
 
 def _boxes(model: Model, system: System, job: TrainJob, options: TrainOptions, row: dict[str, Any]) -> int | None:

@@ -49,7 +49,6 @@ def _joined(options: TrainOptions, plans: list[Result]) -> Result:
     candidates = tuple(_of_system(item) for plan in ranked for item in plan.candidates)
     best = None if first.best is None else _of_system(first.best)
     rows = [_row(plan) for plan in plans]
-    shared = {name: first.body[name] for name in ("steps", "step_tokens", "save_bytes", "save_s")}
     named = f"'{first.body['systems'][0]['id']}'"
     return replace(
         first,
@@ -61,14 +60,7 @@ def _joined(options: TrainOptions, plans: list[Result]) -> Result:
         warnings=_each(plans, "warnings"),
         not_modelled=_each(plans, "not_modelled"),
         sources=_each(plans, "sources"),
-        body={
-            **shared,
-            "searched": _all_seen(plans),
-            "failures_per_s": first.body["failures_per_s"],
-            "binding": first.body["binding"],
-            "limits": first.body["limits"],
-            "systems": tuple(rows),
-        },
+        body={**first.body, "searched": _all_seen(plans), "systems": tuple(rows)},
     )
 
 
