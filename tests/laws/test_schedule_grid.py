@@ -42,8 +42,10 @@ def shapes_of(name, stages, most):
 def drawn(name, shape, dice):
     """Whole seconds and bytes for a shape, other ones for each stage and link; buffers only where orders are fixed."""
 
-    def each(most, unit, times=1):
-        return ",".join(f"{times * dice.randint(0, most)}{unit}" for _ in range(shape.stages))
+    def each(most, unit, times=1, places=shape.stages):
+        return ",".join(f"{times * dice.randint(0, most)}{unit}" for _ in range(places))
+
+    links = shape.stages if shape.stages > 2 else 1  # two stages have one, whichever way round
 
     return ScheduleOptions(
         stages=shape.stages,
@@ -53,8 +55,8 @@ def drawn(name, shape, dice):
         forward=",".join(f"{dice.randint(1, 9)}s" for _ in range(shape.stages)),
         backward=each(18, "s"),
         weight_grad=dice.choice([0.0, 0.25, 0.5, 0.75, 1.0]),
-        send=each(4, "s"),
-        send_back=dice.choice([None, each(6, "s")]),
+        send=each(4, "s", places=links),
+        send_back=dice.choice([None, each(6, "s", places=links)]),
         update=f"{dice.randint(0, 5)}s",
         saved=each(9, "B", EVEN),
         saved_head=f"{dice.randint(0, 40)}B",

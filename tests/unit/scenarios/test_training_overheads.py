@@ -224,7 +224,7 @@ def test_padding_costs_and_is_no_progress():
 
 
 def test_a_price_is_the_systems_unless_it_is_given():
-    system = replace(read_system("rtx4090-host x6"), price=0.5)
+    system = replace(read_system("rtx4090-host x6"), device_price=0.5)
     found = plan_train(read_model(MODEL), system, JOB, CHAPTER)
     hours = found.best.measures["gpu_hours_with_stops"]
     assert found.best.measures["cost"] == pytest.approx(0.5 * hours)
