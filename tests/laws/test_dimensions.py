@@ -91,7 +91,36 @@ TABLE_LEVEL = {
     "offload.parameter_offload": "packs columns: held by the laws of offloading",
     "kept.model_kept": "a Model and a Recipe in, what is kept out",
     "kept.saved_parts": "a Model and a Recipe in, bytes out: held by the size of a save",
+    "kept.check_targets": "a Model and a Recipe in, a refusal out",
+    "kept.gathered": "tensors and a Recipe in, what is kept out",
+    "kept.gradient_buffers": "tensors and a Recipe in, what is kept out",
+    "kept.kept": "tensors and a Recipe in, what is kept out",
+    "kept.operand_copies": "tensors and a Recipe in, what is kept out",
+    "pipelines.along_rows": "columns in, the same columns out",
+    "pipelines.bounding_pipelines": "a Model and Layouts in, Pipelines out",
+    "pipelines.largest": "columns in, places out",
+    "pipelines.of_entry": "columns in, the same columns out",
+    "pipelines.over_entries": "columns in, their sums out",
+    "pipelines.pipelines": "a Model and Layouts in, Pipelines out",
+    "pipelines.stage_modules": "counts in, modules out",
+    "training.bubble_s": "a name and a Work in: held by the laws of schedules and of training steps",
+    "training.estimate_training": "the nouns in, a TrainingStep out: held by the laws of training steps",
+    "training.training_parts": "the nouns in, columns out: held by the laws of training steps",
+    "training.turns": "columns in, Turns out: held by the laws of training steps",
+    "training.update_s": "a System and columns in: held by the laws of training steps",
+    "training_activations.activation_columns": "a Model and Layouts in: held by the laws of activations",
+    "training_activations.entry_bytes": "Layouts in: held by the laws of activations",
+    "training_exchange.boundary_bytes": "a Model and Layouts in: held by the laws of training steps",
+    "training_exchange.boundary_s": "the nouns in: the seconds are those of `one_way_s`",
+    "training_exchange.layer_exchange": "the nouns in, columns out: the seconds are those of `rounds_s`",
+    "training_exchange.ring_s": "a Group in: the seconds are those of `rounds_s`",
+    "training_exchange.state_exchange": "the nouns in, columns out: the seconds are those of `ring_s`",
+    "training_exchange.training_group": "Layouts in, a Group out",
+    "training_memory.training_ledger": "Layouts and columns in, a TrainingLedger out",
     "training_memory.of_layers": "Pipelines and columns in, their sums out",
+    "training_state.stage_totals": "a Model and Layouts in: held by the laws of training state",
+    "training_state.state_columns": "a Model and Layouts in: held by the laws of training state",
+    "training_work.training_work": "the nouns in, TrainingWork out: held by the laws of training steps",
     "training_offload.gradient_cast": "a Recipe and rates in: held by the laws of offloaded plans",
     "training_offload.has_part": "Layouts in, a mask out",
     "training_offload.moved_columns": "the nouns and columns in: held by the laws of offloaded plans",
@@ -172,6 +201,7 @@ def test_the_functions_left_out_exist_and_take_a_noun_a_table_or_a_name():
     found = dict(pair for module in cost_modules() for pair in public_functions(module))
     assert set(TABLE_LEVEL) <= set(found)
     nouns = ("Operator", "Model", "System", "Layout", "Layouts", "Step", "Group", "Exchange", "Floats", "str")
+    nouns += ("Recipe", "Pipelines", "Any")  # traced columns have no type of their own
     for name in TABLE_LEVEL:
         annotations = [str(item.annotation) for item in signature(found[name]).parameters.values()]
         assert any(word in nouns for word in annotations), name

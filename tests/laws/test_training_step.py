@@ -219,12 +219,11 @@ def test_where_computation_hides_exchanges_one_rank_exposes_those_of_the_ends_an
     model, layout, job = drawn(data.draw, pp=1)
     found, plan, _ = both(model, layout, job, efficiency=Share(1e-9))
     modules, first, layer = plan.modules, plan.stages[0][0], plan.stages[0][1]
-    gathered = (modules.gather_each_s + modules.gather_once_s)[layer] - modules.forward_s[first]
+    lookup = np.zeros(len(modules.forward_s))
+    lookup[first] = 1.0  # of the embedding, which no efficiency makes longer
+    plan = replace(plan, modules=replace(modules, forward_s=modules.forward_s + lookup))
     reduced = (modules.reduce_each_s + modules.reduce_last_s)[layer]
-    # the first end computes little: between micro-batches it hides the layer's reduction and next gather, or not
-    between = modules.gather_each_s[layer] + modules.reduce_each_s[layer]
-    assume(found.count[0] == 1 or between <= modules.forward_s[first])
-    expected = found.step.state_exchange_s[0] + max(gathered, 0.0) + reduced
+    expected = found.step.state_exchange_s[0] + reduced
     alone = run_step(plan.alone()).total_s
     assert run_step(plan).gradients_s - alone == pytest.approx(expected, rel=1e-3, abs=1e-12 * alone)
 

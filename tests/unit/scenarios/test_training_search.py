@@ -30,7 +30,7 @@ def plan(fixed, *, name=DENSE, on="hgx-h100", sequence=4096, batch=16, progress=
         ("cp=8", {"sequence": 4100}, "LAY036", "cp=2"),
         ("micro_batch=3", {}, "LAY033", "micro_batch=2"),
         ("micro_batch=3,dp_shard=8", {}, "LAY033", "micro_batch=2"),
-        ("pp=4,schedule=interleaved,micro_batch=8", {}, "SCH001", "num_micro_batches=4"),
+        ("pp=4,schedule=interleaved,micro_batch=8", {}, "SCH001", "--layout micro_batch=4"),
         ("pp=4,schedule=interleaved,virtual_stages=12", {}, "LAY037", "fewer of pp or virtual_stages"),
         ("schedule=one_f_one_b,virtual_stages=2", {}, "LAY037", "schedule=interleaved,virtual_stages=2"),
         ("virtual_stages=18", {}, "LAY037", "schedule=interleaved,virtual_stages=18"),
