@@ -32,7 +32,7 @@ _LINES = {
     "replicas": ("--layout replicas=2", "LAY012", "leave replicas out"),
     "the same samples in every group": ("--layout attention=replicated", "LAY012", "leave attention out"),
     "a field that no layout has": ("--layout gone=2", "LAY001", "known: "),
-    "a mesh of other devices": ("--layout dp_shard=7", "LAY002", "leave"),
+    "a mesh of other devices": ("--layout dp_shard=7", "LAY002", "the other fields as they are"),
     "an unknown policy": ("--layout recompute=gone", "LAY030", "did you mean"),
     "an unknown schedule": ("--layout schedule=gone,pp=2", "SCH003", "did you mean"),
     "an unknown offload": ("--layout offload=gone", "LAY035", "none"),

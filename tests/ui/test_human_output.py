@@ -112,7 +112,7 @@ def test_a_training_plan_shows_where_memory_the_step_and_the_calendar_go():
     out = run(*_LINES["plan, training"]).out
     for line in (
         r"  total +█+·+ +13\.47 GB of 23\.62 GB, 10\.15 GB free",
-        r"the budget stands for activations 68\.75 GB, .* with these the total is 86\.85 GB",
+        r"the budget stands for activations 68\.75 GB, .* with these the total is 87\.23 GB",
         r"  compute +█+·* +52\.22 s +98\.9%",
         r"  planned stops +█+·+ +5\.00 d +20\.3%",
         r"limited by compute: computation is the longest part of a step: 52\.22 s of 52\.80 s",
@@ -139,7 +139,7 @@ def test_a_model_that_no_layout_holds_says_how_many_boxes_do():
     line = [word if word != "hgx-h100" else f"hgx-h100 x{boxes}" for word in _LINES["plan, training, too large"]]
     assert answer_of(*line)["best"]["fits"]
     line = [word if word != "hgx-h100" else f"hgx-h100 x{boxes - 1}" for word in _LINES["plan, training, too large"]]
-    assert run(*line).code == 1
+    assert run(*line, "--finalists", "0").code == 1, "by the bound of memory; a simulated peak may need less"
 
 
 def test_more_layouts_than_are_shown_are_counted():

@@ -101,6 +101,9 @@ def _training(result: Result) -> Iterator[str]:
     for title, rows in ((f"A step of {shown.id}", step_rows(shown)), ("The calendar", calendar_rows(shown))):
         whole = rows[-1][1]
         yield from _titled(title, _table(("part", "s", "share"), [(*row, row[1] / whole) for row in rows]))
+    if shown.measures["simulated"] is not None:
+        yield from _value(f"The simulated step of {shown.id}", plain(shown.measures["simulated"]))
+        yield from _value("Alive at its peak", plain(shown.measures["peak_alive"]))
 
 
 def _body(result: Result) -> Iterator[str]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.output.columns import COMPUTED_PARTS, Column, why_not, yes_or_no
 from meshwright.output.plan_tables import draw_columns, first_of_each_limit
+from meshwright.output.training_around import around_lines, memory_lines, step_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rich.console import Console
 
@@ -24,6 +25,7 @@ _STEP_PARTS: Final = (
     ("bubble_s", "bubble"),
     ("update_s", "update"),
     ("straggler_s", "stragglers"),
+    ("offload_wait_s", "offload"),
     ("input_wait_s", "input"),
     ("total_s", "total"),
 )
@@ -103,9 +105,12 @@ def draw_training(console: Console, result: Result) -> None:
     """Where memory, a step and the calendar go, what limits them, the systems and the layouts."""
     shown = result.best or result.candidates[0]
     _budget(console, shown)
+    _lines(console, memory_lines(result, shown))
     if result.best is not None:
         _bars(console, f"a step of {show_seconds(shown.measures['step']['total_s'])}", step_rows(shown))
+        _lines(console, step_lines(shown))
         _bars(console, f"the run, {result.body['steps']:,} steps", calendar_rows(shown))
+        _lines(console, around_lines(result.body))
     limits, binding = result.body["limits"], result.body["binding"]
     console.print(f"\nlimited by {binding['limit']}: {binding['text']}")
     if limits is not None:
@@ -114,6 +119,11 @@ def draw_training(console: Console, result: Result) -> None:
         console.print()
         draw_columns(console, _said(SYSTEM_COLUMNS, result.body["systems"]), result.body["systems"])
     _layouts(console, result)
+
+
+def _lines(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.print(line)
 
 
 def _budget(console: Console, shown: Candidate) -> None:
@@ -166,4 +176,7 @@ def _layouts(console: Console, result: Result) -> None:
     if len(result.candidates) > len(shown):
         console.print(f"{len(result.candidates) - len(shown)} more layouts: --format json lists them all")
     seen = result.body["searched"]
-    console.print(f"searched {seen.looked_at:,} layouts: {seen.fitting:,} fit, {seen.on_time:,} of them in time")
+    judged = "" if seen.evaluated == seen.looked_at else f" ({seen.evaluated:,} evaluated, the others ruled out)"
+    console.print(
+        f"searched {seen.looked_at:,} layouts{judged}: {seen.fitting:,} fit, {seen.on_time:,} of them in time"
+    )

@@ -1,7 +1,8 @@
 """A model that no layout of a system holds goes in; the least number of boxes of the same kind that holds it comes out.
 
-Only layouts that need least are tried: micro-batches of one sequence, and policies that keep nothing of a layer but its
-input, or that of the first of some layers; and every field that the user fixed.
+Holding is by the bound of memory; a simulated peak may need less. Only layouts that need least are tried: micro-batches
+of one sequence, and policies that keep nothing of a layer but its input, or that of the first of some layers; and every
+field that the user fixed.
 """
 
 from __future__ import annotations

@@ -25,12 +25,24 @@ MOST: Final = 96
 MEMORY_SPAN: Final = 2.0
 """What a rank may hold is looked at within this factor of what it may hold now."""
 _NEXT: Final = 8
+_NEAR: Final = 128
+"""Rows of each table that are kept for each what-if, the best and those that come near it."""
 _FRONT: Final = 32
 _TIED: Final = 64
-_HELD: Final = 4096
+_HELD: Final = 16_384
 _BEHIND: Final = 1e-9
 """How much longer a step is taken to be where a row of as long a step is chosen first; far above rounding."""
 _EQUAL: Final = 1e-13
+_SAME: Final = 1e-11
+_PARTS: Final = (
+    "compute_s",
+    "bubble_s",
+    "update_s",
+    "layer_exchange_s",
+    "boundary_s",
+    "state_exchange_s",
+    "channel_s",
+)
 _FACTORS: Final = (1 / 4, 1 / 2, 2, 4)
 _WHAT_IFS: Final = tuple(
     (compute, layers, channel)
@@ -54,17 +66,28 @@ class Shortlist:
         columns = table.layouts.columns
         behind = sum(np.not_equal(columns[name], "none") / len(_SPENDS) for name in _SPENDS)
         found = _contenders(table, kept, behind, self.capacity_bytes, tied=_TIED, following=0)
+        found = np.union1d(found, _near(table, kept, self.capacity_bytes))
         self.found.append(table.layouts.take(found))
         if sum(map(len, self.found)) > _HELD:
-            self.found = [self._first(joined(self.found))]
+            self.found = [self._kept(joined(self.found))]
+
+    def near(self, finalists: Layouts) -> Layouts:
+        """At most `_HELD` of the rows, by rank: those that may be best in some case, each as good as no other."""
+        ranked = _by_rank(joined([finalists, *self.found]))
+        return ranked.take(_without_twins(self.evaluated(ranked)))
 
     def with_finalists(self, finalists: Layouts) -> Layouts:
         """At most `MOST` of the rows, the best first; of rows that are alike in every part the first by rank."""
         return self._first(joined([finalists, *self.found]))
 
+    def _kept(self, layouts: Layouts) -> Layouts:
+        """Of all rows those that would be kept of one table of them."""
+        ranked = _by_rank(layouts)
+        near = _near(self.evaluated(ranked), np.ones(len(ranked), np.bool_), self.capacity_bytes)
+        return joined([self._first(ranked), ranked.take(near)])
+
     def _first(self, layouts: Layouts) -> Layouts:
-        layouts = layouts.take(_once(layouts))
-        ranked = layouts.take(ranks(layouts))
+        ranked = _by_rank(layouts)
         table = self.evaluated(ranked)
         distinct = _without_twins(table)
         kept = np.zeros(len(ranked), np.bool_)
@@ -78,6 +101,12 @@ def ranks(layouts: Layouts) -> Ints:
     """The rows in the order that breaks ties: no offload first, then no recompute, then by id."""
     spends = [np.not_equal(layouts.columns[name], "none") for name in _SPENDS]
     return order(spends, [layout.id for layout in layouts.rows()])
+
+
+def _by_rank(layouts: Layouts) -> Layouts:
+    """Each layout once."""
+    layouts = layouts.take(_once(layouts))
+    return layouts.take(ranks(layouts))
 
 
 def joined(tables: list[Layouts]) -> Layouts:
@@ -118,6 +147,31 @@ def _contenders(  # noqa: PLR0917 - a table, and what of it is looked for
     return np.array(list(dict.fromkeys(np.concatenate(found).tolist())), dtype=np.int64)
 
 
+def _near(table: TrainingTable, kept: Bools, capacity_bytes: Any) -> Ints:
+    """Of the rows that fit the `_NEAR` best of each what-if, in no order, with at most `_TIED` that are as each."""
+    rows = np.flatnonzero(kept & (table.count > 0) & (values(table.ledger.total) <= capacity_bytes))
+    if len(rows) <= _NEAR:
+        return rows
+    rows, group = _alike(table, rows)
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    scores = [values(table.step_s)[rows[first]], *_scores(table, rows[first])]
+    chosen = np.zeros(len(first), np.bool_)
+    for score in scores:
+        chosen[np.argsort(score)[:_NEAR]] = True
+    place = np.arange(len(rows)) - first[group]
+    return rows[chosen[group] & (place < _TIED)]
+
+
+def _alike(table: TrainingTable, rows: Ints) -> tuple[Ints, Ints]:
+    """The rows so that those that are alike in every part of a step stand together, and the number of these of each."""
+    names = (*_PARTS, "forward_s", "hardware_flops", "sent_bytes")
+    parts = [values(getattr(table.step, name))[rows] for name in names]
+    mixed: Any = sum(part / max(part.max(), 1e-300) * np.sqrt(2 + place) for place, part in enumerate(parts))
+    rising = np.argsort(mixed, kind="stable")
+    key = mixed[rising]
+    return rows[rising], np.cumsum(np.diff(key, prepend=key[:1]) > _SAME * key)
+
+
 def _least(score: Floats, rows: Ints, count: int) -> Ints:
     """The rows of the least score, at most so many, and none that is only chosen behind them."""
     if not len(rows):
@@ -128,18 +182,7 @@ def _least(score: Floats, rows: Ints, count: int) -> Ints:
 def _scores(table: TrainingTable, rows: Ints) -> list[Floats]:
     """Seconds of a step in each what-if, roughly: what the channel takes beyond computation is waited for."""
     step = table.step
-    compute, bubble, update, layers, ends, state, channel = (
-        values(column)[rows]
-        for column in (
-            step.compute_s,
-            step.bubble_s,
-            step.update_s,
-            step.layer_exchange_s,
-            step.boundary_s,
-            step.state_exchange_s,
-            step.channel_s,
-        )
-    )
+    compute, bubble, update, layers, ends, state, channel = (values(getattr(step, name))[rows] for name in _PARTS)
     found: list[Floats] = []
     for by_compute, by_layers, by_channel in _WHAT_IFS:
         waited = np.maximum(state * min(by_channel, 1.0), channel * by_channel - compute * by_compute)

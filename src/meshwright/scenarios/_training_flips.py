@@ -7,6 +7,7 @@ value from which on another layout is in time with the earliest end, or none is.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,19 +16,23 @@ from meshwright.base.parse import get_path, put_path
 from meshwright.base.traced import cell, values
 from meshwright.job.train import MOST_TRAINED
 from meshwright.scenarios._serving_answers import levers_of
-from meshwright.scenarios._training_contenders import MEMORY_SPAN, MOST, ranks
+from meshwright.scenarios._training_contenders import MEMORY_SPAN, MOST, joined, ranks
 from meshwright.scenarios._training_table import capacity_bytes, ledger_of, rows_of, step_of, table_of, taken
 from meshwright.search.flips import Change, Goal, Judged, changes
+from meshwright.search.rank import TIE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from meshwright.base.numbers import Floats, Ints
     from meshwright.base.result import Lever
+    from meshwright.cost.training import TrainingStep
+    from meshwright.cost.training_memory import TrainingLedger
     from meshwright.job.train import TrainJob
     from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
     from meshwright.scenarios._training_options import TrainOptions
+    from meshwright.scenarios._training_table import Rows
     from meshwright.system.system import System
 
 SPAN: Final = 32.0
@@ -40,6 +45,9 @@ LEFT_OUT: Final = (
 )
 _LEAST_SIGMA: Final = 1e-3
 _AT_ONCE: Final = 1e-9
+_GRID: Final = 9
+_BESIDE: Final = 1e-3
+_ROUNDS: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,46 +78,105 @@ class Parameter:
         return system, job, put_path(options, field, column)
 
 
-def training_flips(
-    model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts
-) -> tuple[Mapping[str, Any], ...]:
-    """Every flip among these layouts, within a factor `SPAN` of each parameter's present value."""
-    if not len(layouts):
-        return ()
-    layouts = layouts.take(ranks(layouts))
-    own = rows_of(model, system, job, options, layouts)
-    ledger, step = ledger_of(options, own), step_of(model, system, job, options, own)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judge:
+    """A plan's inputs, and a table of layouts by rank, with what does not move with most parameters."""
 
-    def judge(parameter: Parameter, found: Floats, places: Ints) -> Judged:
-        rows = own.take(places)
-        on, asked, chosen = parameter.put(system, job, options, found)
-        held = ledger_of(chosen, rows) if parameter.moves == "ledger" else taken(ledger, places)
-        took = step_of(model, on, asked, chosen, rows) if parameter.moves == "step" else taken(step, places)
+    model: Model
+    system: System
+    job: TrainJob
+    options: TrainOptions
+    layouts: Layouts
+    own: Rows
+    ledger: TrainingLedger
+    step: TrainingStep
+
+    def __call__(self, parameter: Parameter, found: Floats, places: Ints) -> Judged:
+        """Rows at values of the parameter, one row a value."""
+        rows = self.own.take(places)
+        on, asked, chosen = parameter.put(self.system, self.job, self.options, found)
+        held = ledger_of(chosen, rows) if parameter.moves == "ledger" else taken(self.ledger, places)
+        moved = parameter.moves == "step"
+        took = step_of(self.model, on, asked, chosen, rows) if moved else taken(self.step, places)
         table = table_of(on, asked, chosen, rows, held, took)
         goal = Goal(value=values(table.finish_s), over=values(table.finish_s), under=1)
         return Judged(eligible=table.fits & table.on_time, goals=(goal, goal))
 
-    names: list[str | None] = [*(layout.id for layout in layouts.rows()), None]
-    rank = np.arange(len(layouts))
+    def changes(self, parameter: Parameter) -> list[Change]:
+        """Where another of the rows is chosen."""
+        found = changes(
+            lambda tried, places: self(parameter, tried, places),
+            np.arange(len(self.layouts)),
+            parameter.low,
+            parameter.high,
+            whole=parameter.whole,
+        )
+        return _joined(found)
+
+    def chosen(self, parameter: Parameter, tried: Floats) -> set[int]:
+        """The rows that are chosen at some of the values."""
+        count = len(self.layouts)
+        judged = self(parameter, np.repeat(tried, count), np.tile(np.arange(count), len(tried)))
+        ends = np.where(judged.eligible, judged.goals[0].value, np.inf).reshape(len(tried), count)
+        least = ends.min(axis=1, keepdims=True)
+        found = (ends <= least * (1 + TIE)).argmax(axis=1)
+        return set(found[np.isfinite(least[:, 0])].tolist())
+
+
+def training_flips(  # noqa: PLR0917 - the nouns, and the layouts
+    model: Model, system: System, job: TrainJob, options: TrainOptions, layouts: Layouts, near: Layouts
+) -> tuple[Mapping[str, Any], ...]:
+    """Every flip among these layouts, within a factor `SPAN` of each parameter's present value.
+
+    near: those of them, and more, that are asked whether one is chosen beside a flip or at a few other values; it is
+    taken in, and flips are looked for again.
+    """
+    if not len(layouts):
+        return ()
+
+    def judge_of(rows: Layouts) -> _Judge:
+        rows = rows.take(ranks(rows))
+        own = rows_of(model, system, job, options, rows)
+        ledger, step = ledger_of(options, own), step_of(model, system, job, options, own)
+        return _Judge(
+            model=model, system=system, job=job, options=options, layouts=rows, own=own, ledger=ledger, step=step
+        )
+
+    every = judge_of(near)
+    judge = judge_of(layouts)
     return tuple(
         {
             "parameter": parameter.name,
             "value": int(change.value) if parameter.whole else change.value,
             "unit": parameter.unit,
-            "from": names[change.before],
-            "to": names[change.after],
+            "from": before,
+            "to": after,
         }
         for parameter in _parameters(system, job, options)
-        for change in _joined(
-            changes(
-                lambda found, places, own=parameter: judge(own, found, places),
-                rank,
-                parameter.low,
-                parameter.high,
-                whole=parameter.whole,
-            )
-        )
+        for change, before, after in _told(parameter, judge, every, judge_of)
     )
+
+
+def _told(
+    parameter: Parameter, judge: _Judge, every: _Judge, judge_of: Callable[[Layouts], _Judge]
+) -> list[tuple[Change, str | None, str | None]]:
+    """The changes of one parameter with the layouts' ids, none missed that `every` row knows of beside them."""
+    found = judge.changes(parameter)
+    tried = np.geomspace(parameter.low, parameter.high, _GRID)
+    for _ in range(_ROUNDS if parameter.moves == "step" else 0):
+        known = {layout.id for layout in judge.layouts.rows()}
+        ids = every.layouts.rows()
+        beside = [change.value * side for change in found for side in (1 - _BESIDE, 1 + _BESIDE)]
+        between = [(one.value + other.value) / 2 for one, other in pairwise(found)]
+        chosen = every.chosen(parameter, np.clip([*tried, *beside, *between], parameter.low, parameter.high))
+        missed = [row for row in sorted(chosen) if ids[row].id not in known]
+        if not missed:
+            break
+        judge = judge_of(joined([judge.layouts, every.layouts.take(np.array(missed))]))
+        found = judge.changes(parameter)
+        tried = tried[:0]
+    names = [*(layout.id for layout in judge.layouts.rows()), None]
+    return [(change, names[change.before], names[change.after]) for change in found]
 
 
 def _joined(found: tuple[Change, ...]) -> list[Change]:

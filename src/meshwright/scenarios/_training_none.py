@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,29 +13,27 @@ from meshwright.scenarios._shared import rule_error
 from meshwright.search.candidates import divisors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.job.train import TrainJob
     from meshwright.model.model import Model
     from meshwright.scenarios._training_space import Space
     from meshwright.system.system import System
 
 
-def none_found(
-    model: Model, system: System, job: TrainJob, space: Space, fixed: Mapping[str, Any]
-) -> LayoutError:
-    """The rule that every mesh breaks (its own code), a micro-batch that no mesh takes (LAY033), or else LAY032."""
+def none_found(model: Model, system: System, job: TrainJob, space: Space, micro_batch: int | None) -> LayoutError:
+    """The rule that every mesh breaks (its own code), a micro-batch that no mesh takes (LAY033), or else LAY032.
+
+    micro_batch: as fixed, None where it is free.
+    """
     sharded = Layouts(columns={**space.meshes.columns, "sp": np.ones(len(space.meshes), dtype=np.bool_)})
     broken = first_broken(model, sharded, system.devices)
     if broken and all(item is not None for item in broken):
         first = next(item for item in broken if item is not None)
         return rule_error(first)
     copies = space.meshes.degree("dp_shard") * space.meshes.degree("dp_replicate")
-    size = fixed.get("micro_batch")
     left = sorted({job.global_batch // int(each) for each in copies if job.global_batch % int(each) == 0})
-    if size is not None and left and not any(each % size == 0 for each in left):
-        near = min({part for each in left for part in divisors(each)}, key=lambda part: (abs(part - size), part))
-        cause = f"micro_batch={size} divides no share of {job.global_batch} sequences, over any number of copies"
+    if micro_batch is not None and left and not any(each % micro_batch == 0 for each in left):
+        near = min({part for each in left for part in divisors(each)}, key=lambda part: (abs(part - micro_batch), part))
+        cause = f"micro_batch={micro_batch} divides no share of {job.global_batch} sequences, over any number of copies"
         return LayoutError(33, cause, f"--layout micro_batch={near}")
     if not left:
         fewest = int(copies.min())

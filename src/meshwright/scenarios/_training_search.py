@@ -115,7 +115,7 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
         asked = training_space(model, system, job, options.layout, "asked")
         best, seen = _searched(model, system, job, options, asked, (_NONE, _UNSEEN), (progress, asked.size, watch), [])
     if best.layouts is None or not len(best.layouts):
-        raise none_found(model, system, job, space, options.layout)
+        raise none_found(model, system, job, space, options.layout.get("micro_batch"))
     ranked = best.layouts.take(_ranked(best, options.keep))
     return training_table(model, system, job, options, ranked), seen
 

@@ -90,7 +90,8 @@ def plan_train(
     result = replace(result, next_commands=_next(model, system, job, options, result))
     if not searched:
         return result
-    flips = training_flips(model, system, job, options, shortlist.with_finalists(table.layouts))
+    first, near = shortlist.with_finalists(table.layouts), shortlist.near(table.layouts)
+    flips = training_flips(model, system, job, options, first, near)
     return replace(result, flips=flips, not_modelled=(*result.not_modelled, *FLIPS_LEFT_OUT))
 
 
