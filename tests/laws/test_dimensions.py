@@ -96,6 +96,7 @@ TABLE_LEVEL = {
     "kept.gradient_buffers": "tensors and a Recipe in, what is kept out",
     "kept.kept": "tensors and a Recipe in, what is kept out",
     "kept.operand_copies": "tensors and a Recipe in, what is kept out",
+    "pipelines.added": "columns in, the same columns out",
     "pipelines.along_rows": "columns in, the same columns out",
     "pipelines.bounding_pipelines": "a Model and Layouts in, Pipelines out",
     "pipelines.largest": "columns in, places out",
@@ -201,7 +202,13 @@ def test_the_functions_left_out_exist_and_take_a_noun_a_table_or_a_name():
     found = dict(pair for module in cost_modules() for pair in public_functions(module))
     assert set(TABLE_LEVEL) <= set(found)
     nouns = ("Operator", "Model", "System", "Layout", "Layouts", "Step", "Group", "Exchange", "Floats", "str")
-    nouns += ("Recipe", "Pipelines", "Any")  # traced columns have no type of their own
+    nouns += (
+        "Recipe",
+        "Pipelines",
+        "TrainingStep",
+        "tuple[int, ...]",
+        "Any",
+    )  # traced columns have no type of their own
     for name in TABLE_LEVEL:
         annotations = [str(item.annotation) for item in signature(found[name]).parameters.values()]
         assert any(word in nouns for word in annotations), name

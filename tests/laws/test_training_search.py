@@ -177,7 +177,7 @@ def test_no_layout_is_better_than_the_bound_of_its_group(number):
             assert (goals.goal[same] >= least.goal).all()
 
 
-@pytest.mark.parametrize("number", [0, 4])
+@pytest.mark.parametrize("number", [*IN_GATE, *(pytest.param(number, marks=pytest.mark.campaign) for number in (0, 4))])
 def test_the_length_and_order_of_tables_change_nothing(number, monkeypatch):
     ask = question(number)
     whole = found_by_search(ask)
@@ -239,15 +239,15 @@ def test_the_space_is_every_layout_that_can_be_launched(name, on):
 
 
 def _no_twin(model, mesh, line, policy) -> bool:
-    """Fields that do nothing hold their default: sp without tp, zero without dp_shard, a schedule of one stage.
+    """Fields that do nothing hold their default: sp without tp, a schedule of one stage.
 
-    Experts wider than tp are searched where etp is fixed.
+    So do zero without dp_shard or cp, and dp_shard without zero. Experts wider than tp are searched where etp is fixed.
     """
     spread = read_recompute(policy)
     name, pieces = line
     return (
         (mesh["tp"] > 1 or not mesh["sp"])
-        and (mesh["zero"] > 0) == (mesh["dp_shard"] > 1)
+        and (mesh["dp_shard"] * mesh["cp"] > 1 if mesh["zero"] else mesh["dp_shard"] == 1)
         and (name is not None) == (mesh["pp"] > 1)
         and mesh["tp"] % mesh["etp"] == 0
         and (pieces > 1 or name != "interleaved")

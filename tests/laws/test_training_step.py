@@ -27,7 +27,9 @@ from meshwright.workload.slots import SCHEDULES, Shape, read_schedule
 from tests.laws.strategies import layouts, models
 
 NAMES = SCHEDULES.names()
-FEW = settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.generate))
+FEW = settings(
+    max_examples=max(6, settings().max_examples // 16), deadline=None, phases=(Phase.explicit, Phase.generate)
+)
 SECONDS = [item.name for item in fields(Modules) if item.name.endswith("_s")]
 CHANNEL = [name for name in SECONDS if name.startswith(("gather", "reduce"))]
 BYTES = [item.name for item in fields(Modules) if item.name.endswith("_bytes")]
@@ -239,7 +241,7 @@ def test_equal_stages_take_what_the_formula_of_their_schedule_says(data):
     assert run_step(replace(plan, send_s=0.0)).total_s == pytest.approx(expected, rel=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=max(20, settings().max_examples // 5), deadline=None)
 @given(data=st.data())
 def test_a_simulated_peak_stays_within_the_ledger_and_the_copies_of_messages(data):
     model, layout, job = drawn(data.draw, pp=data.draw(st.sampled_from([1, 2])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from copy import deepcopy
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers.modeling_layers import MtpModel
 from transformers.utils import logging
 
+from meshwright.model.reader import CATALOG
 from meshwright.model.tensors import PARTS
 from tests.oracle import older_configs
 
@@ -122,6 +124,11 @@ def config_of(config: Mapping[str, Any]) -> PreTrainedConfig:
     fields = deepcopy({key: value for key, value in config.items() if key != "model_type"})  # they complete it in place
     fields.setdefault("pad_token_id", None)  # a class default lies beyond a small vocabulary
     return AutoConfig.for_model(config["model_type"], **fields)
+
+
+def entries_with_class() -> list[str]:
+    """Entries of the catalog, but for those that are columns of a published table, which no class builds."""
+    return [name for name in CATALOG.names() if tomllib.loads(CATALOG.text(name))["config"]["model_type"] != "decoder"]
 
 
 def decoder_config(config: Mapping[str, Any]) -> dict[str, Any]:

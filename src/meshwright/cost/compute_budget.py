@@ -5,14 +5,12 @@ The rule of thumb for dense models, for comparing scales. A plan counts a model'
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from meshwright.base.numbers import N, ceil
 from meshwright.base.traced import formula
 from meshwright.base.units import MULTIPLY_ADD_FLOPS
-
-_PASSES: Final = 3
-"""One forward, and a backward of twice its work: by the inputs and by the weights."""
+from meshwright.cost.model_flops import PASSES
 
 
 @formula
@@ -22,7 +20,7 @@ def training_flops(parameters: N, tokens: Any, multiply_add_flops: Any = MULTIPL
     Source: Kaplan et al., "Scaling Laws for Neural Language Models" (arXiv 2001.08361), section 2.1; chapter "Training
     systems", section 10.6.4. Leaves out attention scores, which grow with the sequence, and counts the embedding.
     """
-    return parameters * tokens * (_PASSES * multiply_add_flops)
+    return parameters * tokens * (PASSES * multiply_add_flops)
 
 
 @formula

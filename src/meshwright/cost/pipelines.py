@@ -124,6 +124,13 @@ def along_rows(few: Any, place: Ints) -> Any:
     return np.take(np.ascontiguousarray(few.T), place, axis=-1).T
 
 
+def added(columns: Any, place: int, part: Any) -> Any:
+    """The columns with a part added to one of them."""
+    columns = columns.astype(np.result_type(columns, part))
+    columns[:, place] = columns[:, place] + part
+    return columns
+
+
 def largest(columns: Any) -> Ints:
     """[rows]: of [rows, entries], the first of the largest entries."""
     plain = values(columns)

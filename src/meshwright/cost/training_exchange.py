@@ -15,6 +15,7 @@ from meshwright.base.numbers import maximum, minimum, where
 from meshwright.base.traced import named
 from meshwright.cost.collectives import Group, all_reduce, rounds_s, send_s
 from meshwright.cost.kept import gathered, gradient_buffers, kept
+from meshwright.cost.pipelines import added
 from meshwright.layout.ownership import fullest_sizes, product, shard_group_size
 from meshwright.layout.placement import boundaries_outside, group_nodes, joined, leaves_node
 from meshwright.model.model import block_weights, first_weights, last_weights
@@ -117,7 +118,7 @@ def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exch
         else:
             again = work.again_fraction[:, place]
             passes = (seconds * message.forward, seconds * (message.backward + message.forward * again))
-        forward, backward = _added(forward, place, passes[0]), _added(backward, place, passes[1])
+        forward, backward = added(forward, place, passes[0]), added(backward, place, passes[1])
     return LayerExchange(forward_s=forward, backward_s=backward)
 
 
@@ -313,9 +314,3 @@ def _column(group: Group) -> Group:
     return replace(
         group, ranks=group.ranks[:, None], latency_s=latency[:, None], bandwidth_bytes_per_s=bandwidth[:, None]
     )
-
-
-def _added(columns: Any, place: int, part: Any) -> Any:
-    columns = columns.astype(np.result_type(columns, part))
-    columns[:, place] = columns[:, place] + part
-    return columns

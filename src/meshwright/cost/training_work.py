@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from meshwright.base.traced import named, values
-from meshwright.cost.pipelines import along_rows
+from meshwright.cost.pipelines import added, along_rows
 from meshwright.cost.roofline import compute_s, matmul_flops, roofline_s
 from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import fullest_sizes, local_elements, product
@@ -98,18 +98,11 @@ def _work(  # noqa: PLR0917 - as above
             "repeated_flops": flops * each * share,
         }
         for name, part in parts.items():
-            found[name] = _added(found[name], column, part)
+            found[name] = added(found[name], column, part)
         if operator.kind is not None:
             least = found["again_fraction"][:, column]
             found["again_fraction"][:, column] = np.minimum(least, share)
     return TrainingWork(**found)
-
-
-def _added(columns: Any, place: int, part: Any) -> Any:
-    """The columns with a part added to one of them."""
-    columns = columns.astype(np.result_type(columns, part))
-    columns[:, place] = columns[:, place] + part
-    return columns
 
 
 def _flops(layouts: Layouts, sequence: int, operator: Operator) -> Floats:

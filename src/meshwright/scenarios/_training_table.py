@@ -20,7 +20,8 @@ from meshwright.cost.training_memory import training_ledger
 from meshwright.cost.training_offload import gradient_cast, moved_columns, offload_wait_s
 from meshwright.cost.training_state import state_columns
 from meshwright.job.train import steps_of
-from meshwright.layout.layouts import Layouts, apart
+from meshwright.layout.layout import Layout
+from meshwright.layout.layouts import Layouts, apart, table
 from meshwright.scenarios._training_host import host_holds, host_path
 from meshwright.scenarios._training_overheads import expected_saving, first_order, hardware_failures_per_s
 from meshwright.scenarios._training_space import micro_batches
@@ -220,9 +221,6 @@ def save_bytes(model: Model, job: TrainJob) -> int:
 
 def whole_state(model: Model, job: TrainJob) -> dict[str, int]:
     """Bytes of the whole model's state, as one rank would hold it."""
-    from meshwright.layout.layout import Layout  # noqa: PLC0415
-    from meshwright.layout.layouts import table  # noqa: PLC0415
-
     state = state_columns(model, table([Layout()]), job.recipe)
     counts = (*model.kind_counts, 1, 1)
     return {
