@@ -25,7 +25,7 @@ MOST: Final = 96
 MEMORY_SPAN: Final = 2.0
 """What a rank may hold is looked at within this factor of what it may hold now."""
 _NEXT: Final = 8
-_NEAR: Final = 128
+_NEAR: Final = 64
 """Rows of each table that are kept for each what-if, the best and those that come near it."""
 _FRONT: Final = 32
 _TIED: Final = 64
@@ -34,6 +34,8 @@ _BEHIND: Final = 1e-9
 """How much longer a step is taken to be where a row of as long a step is chosen first; far above rounding."""
 _EQUAL: Final = 1e-13
 _SAME: Final = 1e-11
+_HIDDEN: Final = 1e-6
+"""What a second of the channel counts that nobody waits for: of rows of one step, the ones with less of it come first."""
 _PARTS: Final = (
     "compute_s",
     "bubble_s",
@@ -155,9 +157,10 @@ def _near(table: TrainingTable, kept: Bools, capacity_bytes: Any) -> Ints:
     rows, group = _alike(table, rows)
     first = np.flatnonzero(np.diff(group, prepend=-1))
     scores = [values(table.step_s)[rows[first]], *_scores(table, rows[first])]
+    hidden = _HIDDEN * values(table.step.channel_s)[rows[first]]
     chosen = np.zeros(len(first), np.bool_)
     for score in scores:
-        chosen[np.argsort(score)[:_NEAR]] = True
+        chosen[np.argsort(score + hidden)[:_NEAR]] = True
     place = np.arange(len(rows)) - first[group]
     return rows[chosen[group] & (place < _TIED)]
 
