@@ -34,6 +34,8 @@ _BEHIND: Final = 1e-9
 """How much longer a step is taken to be where a row of as long a step is chosen first; far above rounding."""
 _EQUAL: Final = 1e-13
 _SAME: Final = 1e-11
+_EXCHANGING: Final = ("tp", "cp", "ep")
+"""Degrees of what exchanges behind computation: no part of the step shows it until computation is faster."""
 _HIDDEN: Final = 1e-6
 """What a second of the channel counts that nobody waits for: of rows of one step, the ones with less of it come first."""
 _PARTS: Final = (
@@ -169,6 +171,7 @@ def _alike(table: TrainingTable, rows: Ints) -> tuple[Ints, Ints]:
     """The rows so that those that are alike in every part of a step stand together, and the number of these of each."""
     names = (*_PARTS, "forward_s", "hardware_flops", "sent_bytes")
     parts = [values(getattr(table.step, name))[rows] for name in names]
+    parts += [table.layouts.degree(name)[rows] for name in _EXCHANGING]
     mixed: Any = sum(part / max(part.max(), 1e-300) * np.sqrt(2 + place) for place, part in enumerate(parts))
     rising = np.argsort(mixed, kind="stable")
     key = mixed[rising]
@@ -218,6 +221,7 @@ def _without_twins(table: TrainingTable) -> Ints:
     parts = (
         *(getattr(step, name) for name in step.__slots__ if name != "slowest"),
         *(getattr(ledger, name) for name in ("resident", "computed", "total")),
+        *(table.layouts.degree(name) for name in _EXCHANGING),
     )
     keys = np.stack([np.asarray(values(part), dtype=np.float64) for part in parts])
     seen: dict[bytes, int] = {}

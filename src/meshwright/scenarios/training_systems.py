@@ -97,6 +97,7 @@ def _all_seen(plans: list[Result]) -> Seen:
     seen: list[Seen] = [plan.body["searched"] for plan in plans]
     return Seen(
         looked_at=sum(item.looked_at for item in seen),
+        evaluated=sum(item.evaluated for item in seen),
         fitting=sum(item.fitting for item in seen),
         on_time=sum(item.on_time for item in seen),
         complete=all(item.complete for item in seen),
