@@ -221,7 +221,13 @@ def agrees_when_changed(case: str, labels_changed: Sequence[str], moved_paths: S
 
 @pytest.mark.parametrize(
     "path",
-    ["searched.looked_at", "best.simulated.step_s", "best.peak_rank", "best.peak_alive[0].bytes", "overheads.drawn.p50_s"],
+    [
+        "searched.looked_at",
+        "best.simulated.step_s",
+        "best.peak_rank",
+        "best.peak_alive[0].bytes",
+        "overheads.drawn.p50_s",
+    ],
 )
 def test_what_is_searched_simulated_or_drawn_has_no_formula(path):
     with pytest.raises(UserError) as caught:

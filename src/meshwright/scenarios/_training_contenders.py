@@ -37,7 +37,7 @@ _SAME: Final = 1e-11
 _EXCHANGING: Final = ("tp", "cp", "ep")
 """Degrees of what exchanges behind computation: no part of the step shows it until computation is faster."""
 _HIDDEN: Final = 1e-6
-"""What a second of the channel counts that nobody waits for: of rows of one step, the ones with less of it come first."""
+"""What a second of the channel counts that nobody waits for: of rows of one step, those with less of it come first."""
 _PARTS: Final = (
     "compute_s",
     "bubble_s",
@@ -152,8 +152,9 @@ def _contenders(  # noqa: PLR0917 - a table, and what of it is looked for
 
 
 def _near(table: TrainingTable, kept: Bools, capacity_bytes: Any) -> Ints:
-    """Of the rows that fit the `_NEAR` best of each what-if, in no order, with at most `_TIED` that are as each."""
-    rows = np.flatnonzero(kept & (table.count > 0) & (values(table.ledger.total) <= capacity_bytes))
+    """Of the rows that fit without offload the `_NEAR` best of each what-if, in no order, with at most `_TIED` that are as each."""
+    usable = kept & (table.count > 0) & np.equal(table.layouts.columns["offload"], "none")
+    rows = np.flatnonzero(usable & (values(table.ledger.total) <= capacity_bytes))
     if len(rows) <= _NEAR:
         return rows
     rows, group = _alike(table, rows)
