@@ -25,7 +25,7 @@ MOST: Final = 96
 MEMORY_SPAN: Final = 2.0
 """What a rank may hold is looked at within this factor of what it may hold now."""
 _NEXT: Final = 8
-_NEAR: Final = 64
+_NEAR: Final = 256
 """Rows of each table that are kept for each what-if, the best and those that come near it."""
 _FRONT: Final = 32
 _TIED: Final = 64
@@ -152,7 +152,7 @@ def _contenders(  # noqa: PLR0917 - a table, and what of it is looked for
 
 
 def _near(table: TrainingTable, kept: Bools, capacity_bytes: Any) -> Ints:
-    """Of the rows that fit without offload the `_NEAR` best of each what-if, in no order, with at most `_TIED` that are as each."""
+    """Of rows that fit without offload the `_NEAR` best of each what-if, in no order; of rows as each, `_TIED`."""
     usable = kept & (table.count > 0) & np.equal(table.layouts.columns["offload"], "none")
     rows = np.flatnonzero(usable & (values(table.ledger.total) <= capacity_bytes))
     if len(rows) <= _NEAR:
