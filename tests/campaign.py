@@ -51,6 +51,14 @@ PARTS = {
         marks="campaign",
         what="small spaces of training layouts: the search, and every layout in a table of its own",
     ),
+    "training-flips": Part(
+        folder="tests/laws/test_training_flips.py", marks="campaign", what="every flip of a training plan replayed"
+    ),
+    "training-inputs": Part(
+        folder="tests/laws/test_explain_training.py",
+        marks="campaign",
+        what="every input of a training plan changed in its expressions, and planned anew",
+    ),
     "oracle": Part(folder="tests/oracle", marks="campaign", what="random configs, counted here and by transformers"),
     "activations": Part(
         folder="tests/oracle/test_saved_activations.py",

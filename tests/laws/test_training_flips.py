@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +16,9 @@ from meshwright.base.result import Result
 from meshwright.job.train import TrainJob
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.training import plan_train
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DAY_S = 86_400.0
 CARDS_JOB = TrainJob(tokens=10**11, sequence=8192, global_batch=384, deadline=30 * DAY_S, reserve=5 * DAY_S)
@@ -66,7 +70,7 @@ def planned(case: str) -> Result:
 def chosen(case: str, parameter: str, value: float) -> str | None:
     """What a plan of its own chooses at a value: a flag, or a `--set` path of the system."""
     name, on, job, options = CASES[case]
-    nouns: dict[str, Any] = {"system": read_system(on), "job": job, "options": replace(options, flips="none")}
+    nouns: dict[str, Any] = {"system": read_system(on), "job": job, "options": replace(options, flips="none", runs=0)}
     noun, dot, path = parameter.partition(".")
     field = path if dot else noun.replace("-", "_")
     place = "system" if dot else "job" if field in TrainJob.__slots__ else "options"
@@ -85,16 +89,36 @@ def beside(flips: list[Any], at: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_plan_on_either_side_of_a_flip_chooses_what_the_flip_says(case):
-    found = planned(case).flips
-    assert found
-    for parameter in dict.fromkeys(flip["parameter"] for flip in found):
-        own = [flip for flip in found if flip["parameter"] == parameter]
-        for first, second in pairwise(own):
+    draw = Random(case)  # noqa: S311 - test cases, not secrets
+    replayed(case, draw.sample(planned(case).flips, 3))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("case", CASES)
+def test_a_plan_on_either_side_of_every_flip_chooses_what_the_flip_says(case, record_property):
+    replayed(case, planned(case).flips)
+    record_property("cases", len(planned(case).flips))
+
+
+def replayed(case: str, wanted: Sequence[Any]) -> None:
+    """Of these flips both sides are planned anew."""
+    for flip in wanted:
+        own = same_parameter(case, flip["parameter"])
+        sides = beside(own, own.index(flip))
+        found = [chosen(case, flip["parameter"], value) for value in sides]
+        assert found == [flip["from"], flip["to"]], flip
+
+
+def same_parameter(case: str, parameter: str) -> list[Any]:
+    return [flip for flip in planned(case).flips if flip["parameter"] == parameter]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_flips_of_a_parameter_follow_each_other(case):
+    for parameter in {flip["parameter"] for flip in planned(case).flips}:
+        for first, second in pairwise(same_parameter(case, parameter)):
             assert first["to"] == second["from"]
             assert first["value"] < second["value"]
-        for at, flip in enumerate(own):
-            sides = beside(own, at)
-            assert [chosen(case, parameter, value) for value in sides] == [flip["from"], flip["to"]], flip
 
 
 def test_forty_seven_percent_of_the_peak_would_save_the_32_cards():

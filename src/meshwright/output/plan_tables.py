@@ -64,7 +64,7 @@ def _candidates(console: Console, result: Result) -> None:
     best = result.best
     if best is not None:
         _step(console, best)
-        _levers(console, result)
+        draw_levers(console, result)
         draw_flips(console, result)
         if best.measures["energy_j"] is not None:
             console.print(f"energy until the last finish: {show_energy(best.measures['energy_j'])}")
@@ -84,7 +84,7 @@ def _batches(console: Console, result: Result) -> None:
             console.print(f"{len(points) - len(shown)} more points: --format json lists them all")
     if result.best is not None:
         _step(console, result.best)
-        _levers(console, result)
+        draw_levers(console, result)
         draw_flips(console, result)
 
 
@@ -146,7 +146,8 @@ def _curves(console: Console, result: Result) -> None:
         draw_columns(console, CURVE_COLUMNS, rows)
 
 
-def _levers(console: Console, result: Result) -> None:
+def draw_levers(console: Console, result: Result) -> None:
+    """The hardware that shortens the step most, the best of it first."""
     useful = [lever for lever in result.sensitivity if lever.saving_s > 0]
     if useful:
         console.print("what would shorten the step:")

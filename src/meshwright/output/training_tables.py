@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.output.columns import COMPUTED_PARTS, Column, why_not, yes_or_no
-from meshwright.output.plan_tables import draw_columns, first_of_each_limit
+from meshwright.output.plan_tables import draw_columns, draw_flips, draw_levers, first_of_each_limit
 from meshwright.output.training_around import around_lines, memory_lines, step_lines
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ def draw_training(console: Console, result: Result) -> None:
     console.print(f"\nlimited by {binding['limit']}: {binding['text']}")
     if limits is not None:
         _limits(console, limits)
+    draw_levers(console, result)
+    draw_flips(console, result)
     if len(result.body["systems"]) > 1 or result.best is not None:
         console.print()
         draw_columns(console, _said(SYSTEM_COLUMNS, result.body["systems"]), result.body["systems"])

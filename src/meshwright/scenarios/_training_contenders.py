@@ -25,7 +25,7 @@ MOST: Final = 96
 MEMORY_SPAN: Final = 2.0
 """What a rank may hold is looked at within this factor of what it may hold now."""
 _NEXT: Final = 8
-_NEAR: Final = 128
+_NEAR: Final = 256
 """Rows of each table that are kept for each what-if, the best and those that come near it."""
 _FRONT: Final = 32
 _TIED: Final = 64
@@ -34,6 +34,10 @@ _BEHIND: Final = 1e-9
 """How much longer a step is taken to be where a row of as long a step is chosen first; far above rounding."""
 _EQUAL: Final = 1e-13
 _SAME: Final = 1e-11
+_EXCHANGING: Final = ("tp", "cp", "ep")
+"""Degrees of what exchanges behind computation: no part of the step shows it until computation is faster."""
+_HIDDEN: Final = 1e-6
+"""What a second of the channel counts that nobody waits for: of rows of one step, those with less of it come first."""
 _PARTS: Final = (
     "compute_s",
     "bubble_s",
@@ -148,16 +152,18 @@ def _contenders(  # noqa: PLR0917 - a table, and what of it is looked for
 
 
 def _near(table: TrainingTable, kept: Bools, capacity_bytes: Any) -> Ints:
-    """Of the rows that fit the `_NEAR` best of each what-if, in no order, with at most `_TIED` that are as each."""
-    rows = np.flatnonzero(kept & (table.count > 0) & (values(table.ledger.total) <= capacity_bytes))
+    """Of rows that fit without offload the `_NEAR` best of each what-if, in no order; of rows as each, `_TIED`."""
+    usable = kept & (table.count > 0) & np.equal(table.layouts.columns["offload"], "none")
+    rows = np.flatnonzero(usable & (values(table.ledger.total) <= capacity_bytes))
     if len(rows) <= _NEAR:
         return rows
     rows, group = _alike(table, rows)
     first = np.flatnonzero(np.diff(group, prepend=-1))
     scores = [values(table.step_s)[rows[first]], *_scores(table, rows[first])]
+    hidden = _HIDDEN * values(table.step.channel_s)[rows[first]]
     chosen = np.zeros(len(first), np.bool_)
     for score in scores:
-        chosen[np.argsort(score)[:_NEAR]] = True
+        chosen[np.argsort(score + hidden)[:_NEAR]] = True
     place = np.arange(len(rows)) - first[group]
     return rows[chosen[group] & (place < _TIED)]
 
@@ -166,6 +172,7 @@ def _alike(table: TrainingTable, rows: Ints) -> tuple[Ints, Ints]:
     """The rows so that those that are alike in every part of a step stand together, and the number of these of each."""
     names = (*_PARTS, "forward_s", "hardware_flops", "sent_bytes")
     parts = [values(getattr(table.step, name))[rows] for name in names]
+    parts += [table.layouts.degree(name)[rows] for name in _EXCHANGING]
     mixed: Any = sum(part / max(part.max(), 1e-300) * np.sqrt(2 + place) for place, part in enumerate(parts))
     rising = np.argsort(mixed, kind="stable")
     key = mixed[rising]
@@ -215,6 +222,7 @@ def _without_twins(table: TrainingTable) -> Ints:
     parts = (
         *(getattr(step, name) for name in step.__slots__ if name != "slowest"),
         *(getattr(ledger, name) for name in ("resident", "computed", "total")),
+        *(table.layouts.degree(name) for name in _EXCHANGING),
     )
     keys = np.stack([np.asarray(values(part), dtype=np.float64) for part in parts])
     seen: dict[bytes, int] = {}

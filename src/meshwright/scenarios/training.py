@@ -159,12 +159,12 @@ def plan_of_layout(model: Model, system: System, job: TrainJob, options: TrainOp
     only = replace(options, finalists=0, runs=0)
     seen = Seen(looked_at=1, evaluated=1, fitting=0, on_time=0, complete=True)
     table = training_table(model, system, job, only, _alone(layout))
-    result = plan_of(model, system, job, only, table, seen, _no_boxes)
+    result = plan_of(model, system, job, only, table, seen, _not_searched)
     return replace(result, inputs={**result.inputs, **_stated(options)})
 
 
-def _no_boxes(_model: Model, _system: System, _job: TrainJob, _options: TrainOptions) -> None:
-    """Looks for none: the answer for one layout is about that layout."""
+def _not_searched(_model: Model, _system: System, _job: TrainJob, _options: TrainOptions) -> None:
+    """For a plan of one layout boxes are not looked for."""
 
 
 def _stated(options: TrainOptions) -> dict[str, Any]:
