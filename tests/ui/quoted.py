@@ -60,7 +60,7 @@ def renewed(page: str) -> str:
         for item in commands(page):
             printed = meshwright(*item.arguments).out.rstrip("\n")
             if item.output is not None and not matches(item.output, printed):
-                page = page.replace(f"{item.command}\n{item.output}\n", f"{item.command}\n{printed}\n")
+                page = page.replace(f"\n{item.output}\n", f"\n{printed}\n")
     return page
 
 

@@ -1,8 +1,8 @@
 """A model that no layout of a system holds goes in; the least number of boxes of the same kind that holds it comes out.
 
-Holding is by the bound of memory; a simulated peak may need less. Only layouts that need least are tried: micro-batches
-of one sequence, and policies that keep nothing of a layer but its input, or that of the first of some layers; and every
-field that the user fixed.
+Holding is by the bound of memory, without offload unless one is fixed; an offload or a simulated peak may need less.
+Only layouts that need least are tried: micro-batches of one sequence, and policies that keep nothing of a layer but its
+input, or that of the first of some layers; and every field that the user fixed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from meshwright.base.errors import LayoutError
 from meshwright.layout.rules import keeps_all
+from meshwright.scenarios._training_refusals import refused
 from meshwright.scenarios._training_space import chunks, training_space
 from meshwright.scenarios._training_table import capacity_bytes, training_table, whole_state
 
@@ -79,10 +80,11 @@ def _holds(model: Model, system: System, job: TrainJob, options: TrainOptions, r
     fixed = {"micro_batch": 1, "recompute": recompute, **options.layout}
     try:
         space = training_space(model, system, job, fixed)
+        space = space if space.size else training_space(model, system, job, fixed, "asked")
     except LayoutError:
         return False
     for layouts in chunks(space, model):
         table = training_table(model, system, job, options, layouts)
-        if bool((table.fits & keeps_all(model, layouts)).any()):
+        if bool((table.fits & ~refused(model, job, layouts)).any()):
             return True
     return False
