@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _ALIVE: Final = 4
 _SCALED: Final = 3
+_ROUNDING: Final = 1e-9
+"""Of a step, what a sum of its slots may be off by."""
 
 
 def memory_lines(result: Result, shown: Candidate) -> Iterator[str]:
@@ -37,8 +39,9 @@ def step_lines(shown: Candidate) -> Iterator[str]:
     known = shown.measures["simulated"]
     if known is not None:
         over = "" if known["over_estimate"] is None else f", {known['over_estimate']:+.1%}"
-        parts = f"communication {show_seconds(known['exposed_comm_s'])}, bubble {show_seconds(known['bubble_s'])}"
-        yield f"  simulated: {show_seconds(known['step_s'])}{over}; {parts}"
+        parts = (("communication", known["exposed_comm_s"]), ("bubble", known["bubble_s"]))
+        told = [f", {name} {show_seconds(time)}" for name, time in parts if time > _ROUNDING * known["step_s"]]
+        yield f"  simulated: {show_seconds(known['step_s'])}{over}{''.join(told)}"
 
 
 def around_lines(body: Mapping[str, Any]) -> Iterator[str]:
