@@ -35,11 +35,13 @@ def _unit(key: str) -> Callable[[float], str] | None:
 
 
 _RATIO: Final = "times_"
+_WHOLE: Final = 1000
 BY_UNIT: Final[dict[str, Callable[[float], str]]] = {
     "s": show_seconds,
     "B": show_bytes,
     "B/s": show_rate,
-    "": lambda value: f"{value:,.0f}",
+    "FLOP/s": lambda value: show_flops(value, "FLOP/s"),
+    "": lambda value: f"{value:,.0f}" if value == round(value) or abs(value) >= _WHOLE else f"{value:.4g}",
 }
 """How a number is shown in the units of flips and levers."""
 _BY_SUFFIX: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (  # the first that fits
