@@ -16,7 +16,7 @@ _LINES = {
     "micro-batches that a schedule cannot take": (
         "--layout pp=4,tp=2,schedule=interleaved,virtual_stages=1,micro_batch=64",
         "SCH001",
-        "num_micro_batches=8",
+        "micro_batch=48",
     ),
     "more virtual stages than layers": ("--layout pp=2,schedule=interleaved,virtual_stages=50", "LAY037", "fewer"),
     "more stages than two layers each": ("--layout pp=8,tp=1,schedule=interleaved", "LAY037", "fewer of pp"),
@@ -59,7 +59,7 @@ _LINES = {
     "a save that never ends": ("--storage-write 0B/s", "JOB021", "above zero"),
     "spikes all the time": ("--spike-interval 0s", "JOB021", "above zero"),
     "no memory": ("--usable-memory 0B", "JOB021", "above zero"),
-    "more memory than there is": ("--usable-memory 1000GiB", "JOB027", "80000000000B"),
+    "more memory than there is": ("--usable-memory 1000GiB", "JOB027", "85899345920B"),
     "the cheapest of no prices": ("--objective cost", "JOB026", "--price"),
     "a price beyond any": ("--price 1e308", "JOB021", "from 0 on"),
     "a rate of nothing": ("--prep-workers 1 --prep-rate 1e-300", "JOB021", "above zero"),

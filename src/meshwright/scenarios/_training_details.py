@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from meshwright.scenarios._training_table import TrainingTable
     from meshwright.system.system import System
 
+_GB, _GIB = 10**9, 2**30
+"""What a datasheet calls 80 GB may be 80 GiB, which a driver reports and a rank may use."""
+
 
 def with_details(  # noqa: PLR0917 - the nouns, and what was found
     model: Model,
@@ -63,9 +66,10 @@ def check_fitting(system: System, options: TrainOptions) -> None:
         cause = f"--objective cost: {system.id} has no price"
         raise JobError(26, cause, "give --price, or device_price in the system's file")
     memory = system.accelerator.memory
-    if options.usable_memory is not None and options.usable_memory > memory:
+    most = memory * _GIB // _GB
+    if options.usable_memory is not None and options.usable_memory > most:
         cause = f"--usable-memory {show_bytes(options.usable_memory)}: a device of {system.id} has {show_bytes(memory)}"
-        raise JobError(27, cause, f"give at most {memory}B")
+        raise JobError(27, cause, f"give at most {most}B")
 
 
 def price_of(system: System, options: TrainOptions) -> float | None:
