@@ -41,6 +41,7 @@ _PARAMETERS: Final = ZERO_OF_STATE["parameters"]
 _SENT: Final = ("gather_bytes", "refresh_bytes", "reduce_bytes", "spread_bytes")
 _MESH: Final = ("dp_replicate", "dp_shard", "pp", "cp", "tp", "ep", "etp")
 NOT_MODELLED: Final = (
+    "zero 3: the estimate hides a module behind a whole pass; the simulation, one module ahead, lets a long end wait",
     "norms, rotary embedding, activation functions, residual adds, dropout and the loss (an --efficiency holds them)",
     "kernel launches, and that computation and communication slow each other where they overlap",
     "steady-state waits for messages between stages: the estimate has those of fill and drain, the simulation all",
@@ -111,10 +112,6 @@ class _Stages:
     first_refresh_s: Any
     first_reduce_s: Any
     first_spread_s: Any
-    last_gather_s: Any
-    last_reduce_s: Any
-    layer_forward_s: Any
-    layer_backward_s: Any
     gather_bytes: Any
     refresh_bytes: Any
     reduce_bytes: Any
@@ -249,10 +246,6 @@ def _stages(lines: Pipelines, parts: TrainingParts) -> _Stages:
         first_refresh_s=_first_module(refresh, held),
         first_reduce_s=_first_module(reduce, held),
         first_spread_s=_first_module(spread, held),
-        last_gather_s=_last_end(gather, held),
-        last_reduce_s=_last_end(reduce, held),
-        layer_forward_s=_longest_layer(work.forward_s + along_rows(inside.forward_s, place)),
-        layer_backward_s=_longest_layer(parts.input_s + work.weight_s + along_rows(inside.backward_s, place)),
         **{name: summed(column, held) for name, column in sent.items()},
     )
 
@@ -263,42 +256,6 @@ def _first_module(columns: Any, held: Ints) -> Any:
     for kind in range(held.shape[2] - 2):
         longest = maximum(longest, where(held[:, :, kind] > 0, columns[:, kind, None], np.zeros(1)))
     return where(held[:, :, -2] > 0, columns[:, -2, None] + np.zeros_like(longest), longest)
-
-
-def _last_end(columns: Any, held: Ints) -> Any:
-    """Of the last end of each entry that has it."""
-    return where(held[:, :, -1] > 0, columns[:, -1, None] + np.zeros(held.shape[:2]), np.zeros(1))
-
-
-def _longest_layer(columns: Any) -> Any:
-    """[rows, 1]: of the longest kind of layer."""
-    return _over_kinds(columns[:, :-2])[:, None]
-
-
-def _over_kinds(columns: Any) -> Any:
-    """[rows]: the largest of the columns."""
-    most: Any = columns[:, 0]
-    for kind in range(1, columns.shape[1]):
-        most = maximum(most, columns[:, kind])
-    return most
-
-
-def _beside_ends(zero: Any, stages: _Stages) -> tuple[Any, Any]:
-    """[rows, entries], forward and backward: what gathers and reductions of the ends outlast one layer's pass.
-
-    The channel is one module ahead, so that an end, whose own pass is short, hides behind the layer beside it.
-    """
-    none = np.zeros(1)
-    forward: Any = none
-    backward: Any = none
-    for gather, reduce in (
-        (stages.first_gather_s, stages.first_reduce_s),
-        (stages.last_gather_s, stages.last_reduce_s),
-    ):
-        each = turns(zero, gather, none, reduce, none)
-        forward = forward + maximum(each.gather_each - stages.layer_forward_s, 0.0)
-        backward = backward + maximum(each.gather_each + each.reduce_each - stages.layer_backward_s, 0.0)
-    return forward, backward
 
 
 def update_s(system: System, lines: Pipelines, state: StateColumns, *, charged: bool) -> Floats:
@@ -336,11 +293,7 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     backward = stages.backward_s + stages.exchange_backward_s
     count: Any = micro_batches[:, None]
     if assumptions.prefetch == "on":
-        end_f, end_b = (column / lines.directions[:, None] for column in _beside_ends(zero, stages))
-        behind_f, behind_b = (
-            maximum(every_gather - forward, end_f),
-            maximum(every_gather + every_reduce - backward, end_b),
-        )
+        behind_f, behind_b = maximum(every_gather - forward, 0.0), maximum(every_gather + every_reduce - backward, 0.0)
         firsts = (stages.first_gather_s, stages.first_refresh_s, stages.first_reduce_s, stages.first_spread_s)
         first = turns(zero, *firsts)
         ends = first.gather_each + first.reduce_each + first.reduce_last

@@ -54,6 +54,7 @@ NOT_MODELLED: Final = (
     "estimated memory: copies of messages between stages, and uneven virtual stages, which the simulation has",
 )
 _ALIKE: Final = 0.001
+_LONGER: Final = 0.02
 _RESIDENT: Final = ("parameters", "gradients", "optimizer_state")
 
 
@@ -93,6 +94,9 @@ def said_by_simulation(job: TrainJob, options: TrainOptions, found: Sequence[Can
         if item.fits and job.deadline is not None and (finish > job.deadline) != (item.excluded is not None):
             word = "late" if finish > job.deadline else "in time"
             said.append(f"{item.id} ends after {show_seconds(finish)} by simulation, {word}: the estimate decides")
+        over = item.measures["simulated"]["over_estimate"]
+        if over is not None and over > _LONGER:
+            said.append(f"the simulated step of {item.id} is {over:.1%} longer than the estimate")
     fitting = [item for item in ran if item.fits]
     sooner = min(fitting, key=lambda item: item.measures["simulated"]["finish_s"], default=None)
     if sooner is not None and sooner is not fitting[0]:
