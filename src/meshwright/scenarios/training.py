@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from meshwright.scenarios._training_systems import LeastBoxes
     from meshwright.scenarios._training_table import TrainingTable
 
-_MEMORY: Final = frozenset({"capacity", "host_memory"})
 ADDED_TWICE: Final = (
     "an efficiency of model FLOPs that was taken from an MFU ({share:.0%}) already holds communication, bubble and "
     "waits; they are added to it here, {again} a step, so the date is late rather than early"
@@ -243,9 +242,6 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
 ) -> Verdict:
     best = next((item for item in found if item.fits), None)
     what = f"{job.tokens:,} tokens of {model.name} on {system.name}"
-    if best is None and (why := found[0].excluded) is not None and why.limit not in _MEMORY:
-        near = "" if why.nearest is None else f"; nearest: {why.nearest}"
-        return Verdict(answer="no", text=f"{what}: {found[0].id} can not be launched: {why.reason}{near}")
     if best is None:
         first, boxes = found[0], row["least_boxes"]
         if first.excluded is not None and first.excluded.limit == "host_memory":
