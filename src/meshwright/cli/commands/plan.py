@@ -25,13 +25,8 @@ from meshwright.cli.progress import progress
 from meshwright.cli.show import show
 from meshwright.job.expert_load import read_expert_reads
 from meshwright.job.faults import read_fault
-from meshwright.job.recipe import read_recipe
 from meshwright.job.serve import ServeJob, read_deadline
-from meshwright.job.train import TrainJob
-from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.serving import ServeOptions, plan_serve
-from meshwright.scenarios.training import plan_train
-from meshwright.scenarios.training_systems import plan_train_systems
 
 _JOB: Final = ("sessions", "context", "new_tokens", "on_time", "discipline", "ttft", "tpot", "concurrency")
 
@@ -166,6 +161,12 @@ _TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve"
 @output_options
 def train(model: ModelChoice, system: str, settings: tuple[str, ...], output: Output, layout: str, **given: Any) -> int:
     """Which layout trains on these tokens soonest, whether it fits, and when it ends."""
+    from meshwright.job.recipe import read_recipe  # noqa: PLC0415 - plan serve does without
+    from meshwright.job.train import TrainJob  # noqa: PLC0415 - plan serve does without
+    from meshwright.scenarios._training_options import TrainOptions  # noqa: PLC0415 - plan serve does without
+    from meshwright.scenarios.training import plan_train  # noqa: PLC0415 - plan serve does without
+    from meshwright.scenarios.training_systems import plan_train_systems  # noqa: PLC0415 - plan serve does without
+
     changes = split_settings(settings, ("model", "system", "job", "layout"))
     recipe = read_recipe(given.pop("recipe"))
     job = build(TrainJob, {**{name: given.pop(name) for name in _TRAIN_JOB}, "recipe": recipe}, "job")
