@@ -184,17 +184,21 @@ def test_random_paths_of_a_training_plan_evaluate_to_their_number(case):
 @pytest.mark.parametrize("case", CASES)
 def test_changing_an_input_gives_what_the_plan_of_that_layout_gives_for_it(case):
     draw = Random(case)  # noqa: S311 - test cases, not secrets
-    agrees_when_changed(case, draw.sample(sorted(CHANGES), 4), draw.sample(MOVED, 4))
+    assert differing(case, draw.sample(sorted(CHANGES), 4), draw.sample(MOVED, 4)) == []
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("case", CASES)
 def test_changing_every_input_gives_what_the_plan_of_that_layout_gives_for_it(case):
-    agrees_when_changed(case, list(CHANGES), MOVED)
+    assert differing(case, list(CHANGES), MOVED) == []
 
 
-def agrees_when_changed(case: str, labels_changed: Sequence[str], moved_paths: Sequence[str]) -> None:
-    """Each input changed, at each path: by the expression, and by planning anew."""
+def differing(case: str, labels_changed: Sequence[str], moved_paths: Sequence[str]) -> list[tuple[str, str]]:
+    """Each input changed, at each path, by the expression and by planning anew: where these differ.
+
+    An input that moves a number and is no leaf of its expression stands with no path.
+    """
+    wrong: list[tuple[str, str]] = []
     found = document(case)
     name, on, job, options = CASES[case]
     fixed = replace(options, layout=found["best"]["layout"], keep=1, finalists=0, runs=0)
@@ -214,9 +218,12 @@ def agrees_when_changed(case: str, labels_changed: Sequence[str], moved_paths: S
         changed = nouns | {noun: put_path(nouns[noun], rest, value)}
         after = as_saved(plan_train(*(changed[key] for key in ("model", "system", "job", "options"))))
         for path, nodes in told.items():
-            assert evaluated(nodes, {label: value}) == pytest.approx(get_path(after, path), rel=1e-11), (label, path)
+            if evaluated(nodes, {label: value}) != pytest.approx(get_path(after, path), rel=1e-11):
+                wrong.append((label, path))
         moved = any(get_path(after, path) != get_path(found, path) for path in told)
-        assert label in labels or not moved, label
+        if moved and label not in labels:
+            wrong.append((label, ""))
+    return wrong
 
 
 @pytest.mark.parametrize(

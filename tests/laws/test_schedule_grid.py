@@ -16,7 +16,7 @@ from meshwright.scenarios.schedule import ScheduleOptions, schedule, simulated
 from meshwright.sim.engine import simulate
 from meshwright.workload.slots import SCHEDULES, Shape, read_schedule
 from tests.laws.problems import EXCLUSIVE, problems
-from tests.laws.schedule_laws import computed_once, in_order, one_at_a_time
+from tests.laws.schedule_laws import not_computed_once, not_one_at_a_time, out_of_order
 from tests.oracle.schedule_oracle import told
 from tests.oracle.simpy_model import Model
 
@@ -71,9 +71,9 @@ def drawn(name, shape, dice):
 def check(name, shape, options):
     """One case; its tasks are counted."""
     run = simulated(name, options)
-    computed_once(name, shape, run.slots)
-    one_at_a_time(run)
-    in_order(run)
+    assert not_computed_once(name, shape, run.slots) == []
+    assert not_one_at_a_time(run) == []
+    assert out_of_order(run) == []
     pieces = run.slots.virtual_stages // shape.stages
     saved = [int(item.removesuffix("B")) // pieces for item in options.saved.split(",") for _ in range(pieces)]
     saved[-1] += int(options.saved_head.removesuffix("B"))
