@@ -1,0 +1,200 @@
+"""Work, exchanges, update and memory of training layers, by hand: rows of tokens, matrices, links and rounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from meshwright.cost.model_flops import model_flops
+from meshwright.cost.pipelines import pipelines
+from meshwright.cost.training_exchange import boundary_s, layer_exchange, state_exchange
+from meshwright.cost.training_work import training_work
+from meshwright.job.recipe import Recipe
+from meshwright.job.train import TrainJob
+from meshwright.layout.axes import PIPELINE_OUTSIDE
+from meshwright.layout.layout import Layout
+from meshwright.layout.layouts import table
+from meshwright.model.model import parameter_counts
+from meshwright.model.reader import read_model
+from meshwright.scenarios._training_options import TrainOptions
+from meshwright.scenarios._training_table import training_table
+from meshwright.scenarios.training import plan_train
+from meshwright.system.system import read_system
+
+DENSE, MIXTURE = read_model("Qwen/Qwen3-8B"), read_model("Qwen/Qwen3-30B-A3B")
+BOXES = read_system("hgx-h100 x2")
+CARDS = read_system("rtx4090-host x6")
+SEQUENCE, BATCH, BYTES = 4096, 32, 2
+PLAIN = TrainOptions(efficiency=0.5)
+
+
+def rows_of(**fields):
+    layout = Layout(**{"attention": "data_parallel", **fields})
+    return replace(table([layout]), order=PIPELINE_OUTSIDE)
+
+
+def step_of(model, system=BOXES, options=PLAIN, **fields):
+    job = TrainJob(tokens=10**9, sequence=SEQUENCE, global_batch=BATCH)
+    return training_table(model, system, job, options, rows_of(**fields))
+
+
+def flops_of_all_ranks(model, **fields):
+    """Of one step, over all ranks of all stages."""
+    layout = Layout(**fields)
+    return step_of(model, **fields).step.hardware_flops[0] * layout.world_size / layout.pp
+
+
+def layers_of(model, system, nic="own", **fields):
+    """Seconds of exchanges of one layer of the first kind, forward and backward, beside no attention."""
+    rows = rows_of(**fields)
+    work = training_work(model, system, rows, Recipe(), SEQUENCE, 1.0)
+    alone = replace(work, attention_s=work.attention_s * 0.0)
+    found = layer_exchange(model, system, rows, SEQUENCE, alone, nic)
+    return found.forward_s[0, 0], found.backward_s[0, 0]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"dp_replicate": 16},
+        {"tp": 8, "dp_replicate": 2},
+        {"tp": 4, "sp": True, "cp": 2, "pp": 2},
+        {"cp": 8, "dp_shard": 2, "zero": 3},
+        {"pp": 4, "dp_shard": 4, "zero": 1, "schedule": "interleaved", "virtual_stages": 3},
+        {"pp": 2, "dp_replicate": 8, "schedule": "dualpipe_published", "micro_batch": 2},
+    ],
+)
+def test_the_flops_of_all_ranks_are_those_of_the_model_however_it_is_laid_out(fields):
+    expected = model_flops(DENSE, SEQUENCE) * BATCH
+    assert flops_of_all_ranks(DENSE, **fields) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"dp_replicate": 16, "ep": 16},
+        {"dp_shard": 8, "cp": 2, "zero": 2, "ep": 8},
+        {"tp": 2, "sp": True, "dp_replicate": 8, "ep": 8, "etp": 2},
+        {"tp": 4, "sp": True, "dp_replicate": 4, "ep": 4, "etp": 4},
+        {"tp": 4, "sp": True, "pp": 4, "ep": 4},
+    ],
+)
+def test_experts_are_visited_as_often_as_rows_choose_them_and_only_the_router_is_repeated_over_tp(fields):
+    layer = MIXTURE.kinds[0].feed_forward
+    router = 3 * 2 * MIXTURE.hidden * layer.experts * MIXTURE.layers * SEQUENCE
+    expected = (model_flops(MIXTURE, SEQUENCE) + (fields.get("tp", 1) - 1) * router) * BATCH
+    assert flops_of_all_ranks(MIXTURE, **fields) == pytest.approx(expected, rel=1e-12)
+
+
+def test_full_recompute_runs_every_forward_but_the_heads_again():
+    head = 2 * DENSE.hidden * DENSE.vocab * SEQUENCE
+    forward = model_flops(DENSE, SEQUENCE) / 3
+    expected = (4 * forward - head) * BATCH
+    assert flops_of_all_ranks(DENSE, dp_replicate=16, recompute="full") == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_backward_multiplies_by_every_matrix_twice_and_scores_twice():
+    work = training_work(DENSE, BOXES, rows_of(), Recipe(), SEQUENCE, 0.5)
+    both = work.input_s + work.weight_s
+    assert both == pytest.approx(2 * work.forward_s)
+    assert work.weight_s == pytest.approx(work.forward_s - work.attention_s)
+    rate = 0.5 * BOXES.accelerator.peak["bf16"]
+    pairs = SEQUENCE * (SEQUENCE + 1) // 2
+    assert work.attention_s[0, 0] == pytest.approx(4 * pairs * 32 * 128 / rate)
+
+
+@pytest.mark.parametrize(("sp", "recompute"), [(True, "none"), (True, "full"), (False, "none")])
+def test_a_layer_sums_twice_a_pass_over_tp(sp, recompute):
+    near = BOXES.scale_up
+    sent = SEQUENCE * DENSE.hidden * BYTES
+    ring = 2 * 7 * (near.latency + sent / 8 / near.bandwidth)
+    forward, backward = layers_of(DENSE, BOXES, tp=8, sp=sp, dp_replicate=2, recompute=recompute)
+    if sp:
+        assert forward == pytest.approx(2 * ring)
+        assert backward == pytest.approx((4 if recompute == "full" else 2) * ring)
+    else:
+        assert forward == backward
+        assert forward <= 2 * ring * (1 + 1e-12), "the fastest all_reduce is at least as fast as a ring"
+
+
+def test_keys_and_values_go_round_cp_once_and_in_the_backward_with_their_gradients():
+    near = BOXES.scale_up
+    sent = SEQUENCE / 4 * 2 * 8 * 128 * BYTES
+    once = 3 * (near.latency + sent / near.bandwidth)
+    assert layers_of(DENSE, BOXES, cp=4, dp_replicate=4) == (pytest.approx(once), pytest.approx(2 * once))
+
+
+def test_attention_hides_the_ring_of_cp():
+    rows = rows_of(cp=4, dp_replicate=4)
+    work = training_work(DENSE, BOXES, rows, Recipe(), SEQUENCE, 1e-3)
+    found = layer_exchange(DENSE, BOXES, rows, SEQUENCE, work, "own")
+    assert (found.forward_s[0, 0], found.backward_s[0, 0]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("nic", "share"), [("own", 1.0), ("shared", 1 / 8)])
+def test_rows_for_experts_in_the_other_box_go_over_the_nic_and_the_rest_over_the_link(nic, share):
+    sent = SEQUENCE * 8 * MIXTURE.hidden * BYTES
+    link, card = BOXES.scale_up, BOXES.scale_out
+    slower = max(sent * 7 / 16 / link.bandwidth, sent * 8 / 16 / (card.bandwidth * share))
+    once = slower + 15 * max(link.latency, card.latency)
+    found = layers_of(MIXTURE, BOXES, nic, dp_replicate=16, ep=16)
+    assert found == (pytest.approx(2 * once), pytest.approx(2 * once))
+
+
+@pytest.mark.parametrize(("nic", "rate"), [("own", 32e9), ("shared", 25e9)])
+def test_a_ring_over_boxes_takes_their_cards_links_or_the_nic_that_they_share(nic, rate):
+    free = replace(
+        CARDS, scale_up=replace(CARDS.scale_up, latency=0.0), scale_out=replace(CARDS.scale_out, latency=0.0)
+    )
+    found = state_exchange(DENSE, free, rows_of(dp_shard=48, zero=3), Recipe(), nic)
+    seconds = found.gather_s[0] @ np.array([*DENSE.kind_counts, 1, 1])
+    assert seconds == pytest.approx(2 * parameter_counts(DENSE)["total"] * 47 / 48 / rate)
+
+
+@pytest.mark.parametrize(("sp", "parts"), [(True, 4), (False, 1)])
+def test_a_boundary_passes_every_row_whole_or_a_part_of_it_under_sp(sp, parts):
+    rows = rows_of(tp=4, sp=sp, pp=4)
+    link, card = BOXES.scale_up, BOXES.scale_out
+    sent = SEQUENCE * DENSE.hidden * BYTES / parts
+    near, far = link.latency + sent / link.bandwidth, card.latency + sent / card.bandwidth
+    once = (2 * near + far) / 3  # stages 0 and 1 share a box, 2 and 3 the other
+    assert boundary_s(DENSE, BOXES, rows, SEQUENCE, "own")[0] == pytest.approx(once)
+    assert step_of(DENSE, tp=4, sp=sp, pp=4).step.boundary_s[0] == pytest.approx(2 * 3 * once)
+
+
+def test_an_update_reads_and_writes_what_the_optimizer_owns_and_touches_gradients_and_weights_once():
+    kind = replace(PLAIN, efficiency_kind="compute")
+    found = step_of(DENSE, read_system("hgx-h100"), kind, tp=1).step.update_s[0]
+    moved = (2 * 12 + 2 + 2) * parameter_counts(DENSE)["total"]
+    assert found == pytest.approx(moved / BOXES.accelerator.memory_bandwidth)
+    assert step_of(DENSE, read_system("hgx-h100"), PLAIN, tp=1).step.update_s[0] == 0, "model FLOPs hold it"
+
+
+def test_with_prefetch_an_end_is_whole_between_two_layers_and_a_gradient_is_reduced_beside_the_next():
+    layer = BYTES * 192_946_432
+    on, off = (
+        step_of(DENSE, options=replace(PLAIN, prefetch=word), dp_shard=16, zero=3).ledger.gathered[0]
+        for word in ("on", "off")
+    )
+    end = BYTES * DENSE.vocab * DENSE.hidden
+    assert off == pytest.approx(end + end, rel=1e-4), "without: the weights and the gradient of the module in use"
+    assert on == pytest.approx(end + 2 * layer + end + layer, rel=1e-4)
+
+
+@pytest.mark.parametrize(("schedule", "first", "last"), [("fill_drain", 96, 96), ("one_f_one_b", 4, 1)])
+def test_sets_of_a_long_step_are_all_its_micro_batches_or_as_many_as_ranks_follow(schedule, first, last):
+    found = pipelines(DENSE, rows_of(pp=4, schedule=schedule), np.array([96]))
+    places = {int(number): place for place, number in enumerate(found.number[0]) if found.ranks[0, place]}
+    assert found.sets[0, places[0]] == first
+    assert found.last_sets[0].max() == last
+
+
+def test_gpu_hours_are_those_of_the_run_without_and_with_planned_stops():
+    job = TrainJob(tokens=10**9, sequence=SEQUENCE, global_batch=BATCH, reserve=86400.0)
+    options = TrainOptions(efficiency=0.5, job_mtbf=1e5, storage_write=1e9, flips="none", runs=0, finalists=0, keep=1)
+    found = plan_train(DENSE, BOXES, job, options).candidates[0].measures
+    assert found["overhead_fraction"] > 0
+    assert found["gpu_hours"] == pytest.approx((found["finish_s"] - 86400) * 16 / 3600)
+    assert found["gpu_hours_with_stops"] == pytest.approx(found["finish_s"] * 16 / 3600)
