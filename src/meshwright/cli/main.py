@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from importlib import import_module
 from typing import Any, Final
 
 import click
 
 from meshwright._version import __version__
 from meshwright.base.errors import FileError, InternalError, MeshwrightError
+from meshwright.cli.verbs import Verbs
 
 _VERBS: Final = {
     "inspect": ("inspect", "What a model is: parameters, bytes, cached state and work per token."),
     "fit": ("fit", "Whether a model fits a system at given degrees, byte by byte."),
-    "plan": ("plan", "Which layout to run: plan serve."),
+    "plan": ("plan", "Which layout to run: plan serve, plan train."),
     "schedule": ("schedule", "Which pipeline schedule fits, and is then the fastest."),
     "checkpoint": ("checkpoint", "How often to save, and what a failure loses: checkpoint interval, timeline."),
     "explain": ("explain", "Where a number of a saved result comes from: its formula, values and sources."),
@@ -36,30 +36,7 @@ meshwright plan serve Qwen/Qwen3-32B --on hgx-h100 --sessions 4 --context 32K --
 """  # \b is click's word for "keep these lines"
 
 
-class Verbs(click.Group):
-    """A group whose commands are imported when they are asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs, in the order of their table."""
-        _ = ctx
-        return list(_VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a verb, or None."""
-        _ = ctx
-        if cmd_name not in _VERBS:
-            return None
-        module = import_module(f"meshwright.cli.commands.{_VERBS[cmd_name][0]}")
-        return module.command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The verbs with their one line, without importing them."""
-        _ = ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, text) for verb, (_, text) in _VERBS.items()])
-
-
-@click.command(cls=Verbs, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Verbs, verbs=_VERBS, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="meshwright")
 def meshwright() -> None:
     """The program."""
