@@ -9,6 +9,7 @@ import pytest
 
 from meshwright.cost.model_flops import model_flops
 from meshwright.cost.pipelines import pipelines
+from meshwright.cost.training import turns
 from meshwright.cost.training_exchange import boundary_s, layer_exchange, state_exchange
 from meshwright.cost.training_work import training_work
 from meshwright.job.recipe import Recipe
@@ -151,6 +152,21 @@ def test_a_ring_over_boxes_takes_their_cards_links_or_the_nic_that_they_share(ni
     found = state_exchange(DENSE, free, rows_of(dp_shard=48, zero=3), Recipe(), nic)
     seconds = found.gather_s[0] @ np.array([*DENSE.kind_counts, 1, 1])
     assert seconds == pytest.approx(2 * parameter_counts(DENSE)["total"] * 47 / 48 / rate)
+
+
+@pytest.mark.parametrize(
+    ("zero", "each_pass", "each_backward", "once", "last"),
+    [(0, 0, 0, 0, 3 + 3 + 7), (1, 0, 0, 5, 3 + 7), (2, 0, 3, 5, 7), (3, 2, 3, 0, 7)],
+)
+def test_the_channel_carries_what_the_zero_stage_says(zero, each_pass, each_backward, once, last):
+    """Gather 2 s, refresh 5 s, reduce 3 s (an all_reduce is two of them), between copies 7 s."""
+    found = turns(np.array([zero]), np.array([2.0]), np.array([5.0]), np.array([3.0]), np.array([7.0]))
+    assert (found.gather_each[0], found.reduce_each[0], found.gather_once[0], found.reduce_last[0]) == (
+        each_pass,
+        each_backward,
+        once,
+        last,
+    )
 
 
 @pytest.mark.parametrize(("sp", "parts"), [(True, 4), (False, 1)])
