@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 from meshwright.layout.axes import EXPERT_AXES, MESH_AXES, SHARD_AXIS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from meshwright.layout.layout import Layout
 
 
-def coordinates(layout: Layout, rank: int) -> dict[str, int]:
+def coordinates(layout: Layout, rank: int, order: Sequence[str] = MESH_AXES) -> dict[str, int]:
     """The coordinate of a rank along every axis; `ep` and `etp` are those of its stage's second view.
 
-    Row-major: the innermost axis (`tp`) varies fastest. `dp_shard_cp` is the coordinate along these two as one axis.
+    order: the axes from outermost to innermost, which varies fastest (`tp`): `MESH_AXES`, or `PIPELINE_OUTSIDE`.
+    `dp_shard_cp` is the coordinate along these two as one axis.
     """
     found: dict[str, int] = {}
     rest = rank
-    for axis in reversed(MESH_AXES):
+    for axis in reversed(order):
         rest, found[axis] = divmod(rest, getattr(layout, axis))
     found[SHARD_AXIS] = found["dp_shard"] * layout.cp + found["cp"]
     inside = rank_in_stage(layout, found)
@@ -26,10 +29,10 @@ def coordinates(layout: Layout, rank: int) -> dict[str, int]:
     return found
 
 
-def rank_of(layout: Layout, place: dict[str, int]) -> int:
+def rank_of(layout: Layout, place: Mapping[str, int], order: Sequence[str] = MESH_AXES) -> int:
     """The rank at coordinates along the axes that multiply ranks."""
     rank = 0
-    for axis in MESH_AXES:
+    for axis in order:
         rank = rank * getattr(layout, axis) + place[axis]
     return rank
 
@@ -42,11 +45,11 @@ def rank_in_stage(layout: Layout, place: dict[str, int]) -> int:
     return number
 
 
-def groups(layout: Layout, axis: str) -> tuple[tuple[int, ...], ...]:
+def groups(layout: Layout, axis: str, order: Sequence[str] = MESH_AXES) -> tuple[tuple[int, ...], ...]:
     """Every communication group along an axis: ranks in the order of their coordinate on it."""
     others: dict[tuple[int, ...], list[int]] = {}
     for rank in range(layout.world_size):
-        place = coordinates(layout, rank)
+        place = coordinates(layout, rank, order)
         key = _group_key(layout, place, axis)
         others.setdefault(key, []).append(rank)
     return tuple(tuple(ranks) for _, ranks in sorted(others.items()))

@@ -112,9 +112,11 @@ def placement(tensor: Tensor, layout: Layout, state: State = "parameters") -> Pl
     return Placement(shards=kept, replicated_on={axis: count for axis, count in copies.items() if count > 1})
 
 
-def index_ranges(tensor: Tensor, layout: Layout, rank: int, state: State = "parameters") -> tuple[range, ...]:
-    """The global index range of each dim that a rank of the tensor's stage holds."""
-    place = {axis: np.array([index]) for axis, index in coordinates(layout, rank).items()}
+def index_ranges(
+    tensor: Tensor, layout: Layout, rank: int, state: State = "parameters", order: Sequence[str] = MESH_AXES
+) -> tuple[range, ...]:
+    """The global index range of each dim that a rank of the tensor's stage holds. order: as in `mesh.coordinates`."""
+    place = {axis: np.array([index]) for axis, index in coordinates(layout, rank, order).items()}
     bounds = owned(tensor, table([layout]), place, state)
     return tuple(range(int(np.max(first)), int(np.max(last))) for first, last in bounds)
 

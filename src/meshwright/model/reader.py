@@ -18,6 +18,7 @@ from meshwright.base.errors import ModelError, nearest
 from meshwright.base.parse import build, read_json, read_text, read_toml
 from meshwright.base.registry import Registry
 from meshwright.base.result import Source
+from meshwright.model.arithmetic import Arithmetic, arithmetic_of
 from meshwright.model.config import Fields, shown
 from meshwright.model.description import read_description
 from meshwright.model.formats import PLAIN, find_plain
@@ -62,6 +63,18 @@ def read_model(
     if found.described:
         return with_formats(read_description(found.config, found.name), weights, kv)
     return replace(read_config(found.config, found.name, weights=weights, kv=kv), source=found.source)
+
+
+def read_arithmetic(name: str, *, cache: Path | None = None, download: bool = False) -> Arithmetic:
+    """What the model called `name` computes with beside its shapes, of the config that `read_model` reads.
+
+    Raises the codes of `read_model` for a name, MOD004 for a model without a config, and those of `arithmetic_of`.
+    """
+    found = _locate(name, cache, download=download)
+    if found.described:
+        raise ModelError(4, f"{name} describes shapes alone", "give a config.json, or an id, to run it")
+    inner = found.config.get("text_config")
+    return arithmetic_of(cast("dict[str, Any]", inner) if isinstance(inner, dict) else found.config)
 
 
 def read_config(config: Mapping[str, Any], name: str, *, weights: str | None = None, kv: str | None = None) -> Model:

@@ -1,0 +1,1 @@
+"""Decoders, small and readable: a `Model` and its arithmetic become torch modules, whole or one pipeline stage."""

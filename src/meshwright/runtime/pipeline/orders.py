@@ -1,0 +1,128 @@
+"""Slot orders go in; for one rank, its slots with what each receives and sends, and every channel's order, come out.
+
+A message is the rows (or the gradient) of one micro-batch over one boundary of one direction. Between two ranks the
+messages of one way run in one order, that of the sender's slots, and a receiver asks for them in the same order; a
+backend without tags matches them so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from meshwright.base.errors import RunError
+from meshwright.workload.slots import BACKWARD, BACKWARD_WEIGHT, FORWARD
+
+if TYPE_CHECKING:
+    from meshwright.workload.slots import Slots
+
+
+class Message(NamedTuple):
+    """rows: True for rows that go forward, False for a gradient that comes back.   to: the virtual stage it is for."""
+
+    rows: bool
+    direction: int
+    to: int
+    micro_batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One slot of a rank. receives, sends: a message and the pipeline rank it comes from or goes to; None for none.
+
+    last: the last backward, or weight gradient, of its virtual stage in the step.
+    """
+
+    kind: int
+    direction: int
+    virtual_stage: int
+    micro_batch: int
+    receives: tuple[int, Message] | None
+    sends: tuple[int, Message] | None
+    last: bool
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """Which module of the rank it runs."""
+        return (self.direction, self.virtual_stage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What a pipeline rank does in a step.
+
+    turns: in order.   parts: the (direction, virtual stage) it holds, sorted.   incoming: by sender, in the order in
+    which it sends.   splits: whether any backward is split.
+    """
+
+    turns: tuple[Turn, ...]
+    parts: tuple[tuple[int, int], ...]
+    incoming: Mapping[int, tuple[Message, ...]]
+    splits: bool
+
+
+def orders_of(slots: Slots, rank: int) -> Orders:
+    """Of one pipeline rank. Raises RUN014 where its slots are not in one order: `sim` resolves those of two."""
+    return Orders(
+        turns=_turns(slots, rank),
+        parts=parts_of(slots, rank),
+        incoming=_incoming(slots, rank),
+        splits=bool((slots.kind == BACKWARD_WEIGHT).any()),
+    )
+
+
+def parts_of(slots: Slots, rank: int) -> tuple[tuple[int, int], ...]:
+    """The (direction, virtual stage) that a pipeline rank holds."""
+    return tuple((int(way), int(stage)) for way, stage in np.argwhere(slots.placement == rank))
+
+
+def _turns(slots: Slots, rank: int) -> tuple[Turn, ...]:
+    rows = np.flatnonzero(slots.rank == rank)
+    if len(np.unique(slots.sequence[rows])) > 1:
+        raise RunError(14, f"rank {rank} has two slot orders", "resolve them into one, as `meshwright schedule` does")
+    ends = {_part(slots, row): row for row in rows if slots.kind[row] in {BACKWARD, BACKWARD_WEIGHT}}
+    return tuple(
+        Turn(
+            kind=int(slots.kind[row]),
+            direction=int(slots.direction[row]),
+            virtual_stage=int(slots.virtual_stage[row]),
+            micro_batch=int(slots.micro_batch[row]),
+            receives=_neighbour(slots, row, receives=True),
+            sends=_neighbour(slots, row, receives=False),
+            last=ends.get(_part(slots, row)) == row,
+        )
+        for row in rows.tolist()
+    )
+
+
+def _part(slots: Slots, row: int) -> tuple[int, int]:
+    return (int(slots.direction[row]), int(slots.virtual_stage[row]))
+
+
+def _neighbour(slots: Slots, row: int, *, receives: bool) -> tuple[int, Message] | None:
+    """What a slot takes from, or gives to, another rank; stages of one rank hand over by themselves."""
+    kind, (way, stage) = int(slots.kind[row]), _part(slots, row)
+    if kind == BACKWARD_WEIGHT:
+        return None
+    step = 1 if kind == FORWARD else -1
+    other = stage - step if receives else stage + step
+    if not 0 <= other < slots.virtual_stages:
+        return None
+    there, here = int(slots.placement[way, other]), int(slots.placement[way, stage])
+    if there == here:
+        return None
+    to = stage if receives else other
+    return there, Message(rows=kind == FORWARD, direction=way, to=to, micro_batch=int(slots.micro_batch[row]))
+
+
+def _incoming(slots: Slots, rank: int) -> dict[int, tuple[Message, ...]]:
+    found: dict[int, list[Message]] = {}
+    for row in range(len(slots.rank)):
+        sender = int(slots.rank[row])
+        sent = _neighbour(slots, row, receives=False) if sender != rank else None
+        if sent is not None and sent[0] == rank:
+            found.setdefault(sender, []).append(sent[1])
+    return {sender: tuple(messages) for sender, messages in found.items()}

@@ -1,0 +1,82 @@
+"""A layout and a rank go in; its device mesh, its groups and its place along every axis come out.
+
+Ranks are ordered as trainers order them (`PIPELINE_OUTSIDE`): stages lie farthest apart, tp neighbours nearest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+
+from meshwright.layout.axes import PIPELINE_OUTSIDE
+from meshwright.layout.mesh import coordinates, rank_of
+from meshwright.runtime.parallel.tensor import ALONE, TensorGroup
+
+if TYPE_CHECKING:
+    from meshwright.layout.layout import Layout
+
+SAMPLES: Final = ("dp_replicate", "dp_shard")
+"""The axes along which ranks see other samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Where a rank stands. mesh: None where the layout is one rank and no process group is needed.
+
+    place: coordinate along every axis.   device: of tensors.
+    """
+
+    layout: Layout
+    rank: int
+    place: Mapping[str, int]
+    mesh: DeviceMesh | None
+    device: torch.device
+
+    @property
+    def tensor_group(self) -> TensorGroup:
+        """The ranks that share this one's blocks."""
+        if self.mesh is None or self.layout.tp == 1:
+            return ALONE
+        group = self.mesh["tp"].get_group()
+        return TensorGroup(group=group, size=self.layout.tp, rank=self.place["tp"], sp=self.layout.sp)
+
+    @property
+    def copies(self) -> int:
+        """How many ranks have this one's parameters and see other samples."""
+        return self.layout.dp_replicate * self.layout.dp_shard
+
+    @property
+    def copy(self) -> int:
+        """Which of them this is: the samples of a step are dealt in this order."""
+        return self.place["dp_replicate"] * self.layout.dp_shard + self.place["dp_shard"]
+
+    def peer(self, stage: int) -> int:
+        """The rank at the same place of another pipeline rank."""
+        return rank_of(self.layout, {**self.place, "pp": stage}, PIPELINE_OUTSIDE)
+
+
+def join(layout: Layout, rank: int, device: torch.device) -> World:
+    """The world of a rank. The default process group must be there already, unless the layout is one rank.
+
+    Every rank makes the groups of all, in one order.
+    """
+    mesh = None
+    if layout.world_size > 1:
+        shape = [getattr(layout, axis) for axis in PIPELINE_OUTSIDE]
+        ranks = torch.arange(layout.world_size).reshape(shape)
+        mesh = DeviceMesh(device.type, ranks, mesh_dim_names=PIPELINE_OUTSIDE)
+    place = coordinates(layout, rank, PIPELINE_OUTSIDE)
+    return World(layout=layout, rank=rank, place=place, mesh=mesh, device=device)
+
+
+def summed_over(world: World, value: torch.Tensor, axes: tuple[str, ...]) -> torch.Tensor:
+    """The sum over the ranks of several axes, one axis after the other; on every rank of them."""
+    for axis in axes:
+        if world.mesh is not None and getattr(world.layout, axis) > 1:
+            dist.all_reduce(value, group=world.mesh[axis].get_group())
+    return value
