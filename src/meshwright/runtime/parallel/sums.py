@@ -2,7 +2,7 @@
 
 After the reduction over samples, a gradient is still a part of one
 - over tp, where a weight that every rank repeats worked on a rank's own heads, or on its own positions under sp;
-- over pipeline ranks, where two stages hold one weight: a tied head, and the two directions of a bidirectional pipeline.
+- over pipeline ranks, where two stages hold one weight: a tied head, and both directions of a bidirectional pipeline.
 Left unsummed, copies drift apart and nothing fails.
 """
 
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.distributed as dist
@@ -36,7 +36,6 @@ class Sums:
     """The groups of one rank. over_tp: ranks that repeat a weight, by name.   over_stages: by name, its holders.
 
     copies: over all ranks and modules of the run, how many hold each element of what the optimizer keeps, by name.
-    holders: by name, how many modules of all stages hold it.
     """
 
     over_tp: Mapping[str, dist.ProcessGroup]
@@ -144,7 +143,7 @@ def _neighbours(world: World, count: int) -> dist.ProcessGroup:
         for ranks in groups(world.layout, "tp", PIPELINE_OUTSIDE)
         for first in range(0, len(ranks), count)
     ]
-    return _mine(world, runs)
+    return cast("dist.ProcessGroup", _mine(world, runs))  # the runs cover every rank
 
 
 def _across(world: World, stages: Sequence[int]) -> dist.ProcessGroup | None:
@@ -166,5 +165,5 @@ def _mine(world: World, runs: Sequence[Sequence[int]]) -> dist.ProcessGroup | No
     found = None
     for ranks in runs:
         group = dist.new_group(list(ranks))
-        found = group if world.rank in ranks else found
+        found = cast("dist.ProcessGroup", group) if world.rank in ranks else found
     return found

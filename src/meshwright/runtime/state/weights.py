@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -89,4 +89,4 @@ def fill(stage: Stage, ranges: Ranges, values: Values) -> None:
 
 def kept(parameter: torch.Tensor) -> torch.Tensor:
     """What this rank has of a parameter, or of its gradient."""
-    return cast("DTensor", parameter).to_local() if isinstance(parameter, DTensor) else parameter
+    return parameter.to_local() if isinstance(parameter, DTensor) else parameter
