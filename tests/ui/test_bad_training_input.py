@@ -66,6 +66,13 @@ _LINES = {
     "a budget beyond any device": ("--activation-budget 1e40GiB", "JOB021", "at most"),
     "a workspace beyond any device": ("--workspace 1e40GiB", "JOB021", "at most"),
     "a system twice": ("--on hgx-h100,hgx-h100", "SYS013", "once"),
+    "a system twice, written otherwise": ("--on hgx-h100x1,hgx-h100", "SYS013", "once"),
+    "a field of two values": ("--layout tp=2,tp=4", "LAY001", "tp=4"),
+    "a field of no value": ("--layout schedule", "LAY001", "schedule=one_f_one_b"),
+    "a degree that is no number": ("--layout tp=two", "IO013", "give a valid integer"),
+    "tokens that are no number": ("--set job.tokens=many", "IO001", "as in 100B"),
+    "memory that is no number": ("--usable-memory nan", "IO001", "as in 2GiB"),
+    "a restart longer than any run lasts": ("--job-mtbf 1h --restart 30d", "JOB023", "--restart"),
 }
 
 

@@ -255,5 +255,5 @@ def _adapter(cls: Any) -> TypeAdapter[Any]:
 
 
 def _example(error: Any) -> str:
-    expected = re.sub(r"^Input should be ", "", str(error["msg"]))
+    expected = re.sub(r"^Input should be |, (unable to|got a) .*$", "", str(error["msg"]))
     return f"give {expected}" if expected != error["msg"] else "see the field's documentation"

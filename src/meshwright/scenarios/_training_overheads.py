@@ -122,7 +122,10 @@ def saving_of(model: Model, system: System, job: TrainJob, options: TrainOptions
         raise JobError(23, cause, f"--checkpoint-interval {hold:.6g}s or more, or a faster --storage-write")
     expected = saving.failures_per_s * (saving.interval_s + saving.stall_s + saving.restart_s)
     if expected > MOST_EXPECTED:
-        cause = f"a failure every {show_seconds(1 / saving.failures_per_s)}: no interval is ever saved"
+        cause = (
+            f"a failure every {show_seconds(1 / saving.failures_per_s)}, and {show_seconds(saving.interval_s)} between "
+            f"saves with {show_seconds(saving.restart_s)} to restart: the run gets nowhere"
+        )
         raise JobError(
             23, cause, "give a shorter --checkpoint-interval or --restart, or a longer time between failures"
         )
