@@ -56,6 +56,9 @@ ADDED_TWICE: Final = (
     "an efficiency of model FLOPs that was taken from an MFU ({share:.0%}) already holds communication, bubble and "
     "waits; they are added to it here, {again} a step, so the date is late rather than early"
 )
+FROZEN_LEFT_OUT: Final = (
+    "LoRA: products with the adapters themselves; inputs of frozen matrices are kept as if these were trained",
+)
 NO_FLIPS: Final = "interrupted while flips were looked for: none is told"
 NOT_SIMULATED: Final = "interrupted after the search: finalists are not simulated, no run is drawn, no flips are looked for"
 LOWER_BOUND: Final = (
@@ -162,6 +165,7 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
             *_training_simulated.NOT_MODELLED,
             *training_offload.NOT_MODELLED,
             *LEFT_OUT,
+            *(FROZEN_LEFT_OUT if job.recipe.lora_rank else ()),
         ),
         sources=sources_of(model, system),
         basis=TRAINING_BASIS,
