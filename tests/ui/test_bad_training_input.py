@@ -29,6 +29,7 @@ _LINES = {
     "virtual stages without a schedule": ("--layout virtual_stages=3", "LAY037", "schedule=interleaved"),
     "a schedule without stages": ("--layout pp=1,schedule=one_f_one_b", "LAY037", "leave schedule out"),
     "experts of a dense model": ("--layout ep=2,pp=1,tp=1", "LAY008", "ep=1"),
+    "experts cut of a dense model": ("--layout etp=2,pp=1,tp=1", "LAY008", "etp=1"),
     "replicas": ("--layout replicas=2", "LAY012", "leave replicas out"),
     "the same samples in every group": ("--layout attention=replicated", "LAY012", "leave attention out"),
     "a field that no layout has": ("--layout gone=2", "LAY001", "known: "),

@@ -134,7 +134,9 @@ def parse_any(text: str, what: str = "value") -> float:
 def _split(text: str, what: str, example: str = "130ms") -> tuple[str, str]:
     match = _NUMBER.match(text)
     if match is None:
-        raise FileError(1, f"{what}: {text!r} does not start with a number", f"write a number and its unit, as in {example}")
+        raise FileError(
+            1, f"{what}: {text!r} does not start with a number", f"write a number and its unit, as in {example}"
+        )
     number = match.group(1).replace("_", "")
     if len(number) > _MOST_DIGITS:
         raise FileError(3, f"{what}: {text[:_MOST_DIGITS]}... is out of range", f"write at most {_MOST_DIGITS} digits")

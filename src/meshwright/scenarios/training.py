@@ -60,7 +60,9 @@ FROZEN_LEFT_OUT: Final = (
     "LoRA: products with the adapters themselves; inputs of frozen matrices are kept as if these were trained",
 )
 NO_FLIPS: Final = "interrupted while flips were looked for: none is told"
-NOT_SIMULATED: Final = "interrupted after the search: finalists are not simulated, no run is drawn, no flips are looked for"
+NOT_SIMULATED: Final = (
+    "interrupted after the search: finalists are not simulated, no run is drawn, no flips are looked for"
+)
 LOWER_BOUND: Final = (
     "without --efficiency computation runs at datasheet rates: step, date and cost are lower bounds, and MFU an upper "
     "one; state what your runs reach, as in --efficiency 40%"
@@ -156,7 +158,7 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
         warnings=(
             *position_warning(model, job.sequence),
             *_warnings(model, job, options, seen, found),
-            *warnings_around(options, body),
+            *warnings_around(options, body, best or found[0]),
         ),
         notes=(*model.notes, *_notes(options, best), *host_notes(system, found)),
         not_modelled=(

@@ -117,7 +117,9 @@ def _verdict(options: TrainOptions, ranked: list[Result], left: tuple[str, ...])
     word = {"date": "ends first", "cost": "costs least", "gpu_hours": "takes the fewest GPU-hours"}[options.objective]
     row = first.body["systems"][0]
     lead = f"{row['id']} {word}" if row["on_time"] else f"{row['id']} comes nearest"
-    told = ", ".join([*(_brief(plan.body["systems"][0]) for plan in others), *(f"{name} not searched" for name in left)])
+    told = ", ".join(
+        [*(_brief(plan.body["systems"][0]) for plan in others), *(f"{name} not searched" for name in left)]
+    )
     known = first.verdict.answer == "yes" or not left
     return Verdict(answer=first.verdict.answer if known else "unknown", text=f"{lead}: {first.verdict.text}; {told}")
 
