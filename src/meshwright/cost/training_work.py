@@ -41,8 +41,8 @@ class TrainingWork:
     """Columns [rows, kinds + 2] of one layer of each kind, of the first end (nothing) and of the last, one micro-batch.
 
     forward_s, input_s, weight_s: the passes.   repeated_s: what recompute runs again.   attention_s: the part of
-    forward_s that scores and mixes positions.   passes_flops: forward and backward, repeated_flops: on one rank.   again_fraction: of layers
-    that run again whole, and so their exchanges.
+    forward_s that scores and mixes positions.   passes_flops: forward and backward, repeated_flops: on one rank.
+    again_fraction: of layers that run again whole, and so their exchanges.
     """
 
     forward_s: Floats

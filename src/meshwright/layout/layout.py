@@ -68,7 +68,8 @@ def fields_of(layout: Layout) -> dict[str, Any]:
 def read_fixed(text: str) -> dict[str, Any]:
     """`tp=4,pp=2` as checked fields of a layout.
 
-    Raises LAY001 for a field that no layout has, that has no value or two, or a degree out of range, IO013 for a value of the wrong type.
+    Raises LAY001 for a field that no layout has, that has no value or two, or a degree out of range, IO013 for a value
+    of the wrong type.
     """
     known = [item.name for item in fields(Layout)]
     given: dict[str, Any] = {}

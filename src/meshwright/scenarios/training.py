@@ -236,7 +236,7 @@ def _body(  # noqa: PLR0917 - the nouns and what was found
 
 
 def _notes(options: TrainOptions, best: Candidate | None) -> tuple[str, ...]:
-    """That a plan is a lower bound; or what an efficiency of model FLOPs holds already, where the plan adds it again."""
+    """That a plan is a lower bound; or what an efficiency of model FLOPs holds already and the plan adds again."""
     if options.efficiency is None:
         return (LOWER_BOUND,)
     if options.efficiency_kind != "model_flops" or best is None:
