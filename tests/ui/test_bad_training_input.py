@@ -150,3 +150,16 @@ def test_communication_added_to_an_efficiency_of_model_flops_is_said():
 @pytest.mark.parametrize("rate", [("--efficiency", "40%", "--efficiency-kind", "compute"), ()])
 def test_an_efficiency_of_computation_and_a_roofline_hold_nothing_twice(rate):
     assert not [line for line in answer_of(*_CARDS, *_RATE, *rate)["notes"] if _HELD in line]
+
+
+def test_a_plan_without_an_efficiency_is_said_to_be_a_lower_bound():
+    bound = "lower bounds"
+    assert [line for line in answer_of(*_TINY, "--flips", "none")["notes"] if bound in line]
+    assert not [line for line in answer_of(*_TINY, "--flips", "none", "--efficiency", "40%")["notes"] if bound in line]
+
+
+def test_an_efficiency_that_no_device_reaches_is_said_to_be_one():
+    rate = ("--efficiency", "40%", "--flips", "none", "--layout", "tp=1,pp=1", "--global-batch", "384")
+    for deadline, beyond in (("1d", True), ("40d", False)):
+        found = meshwright(*_CARDS, *rate, "--deadline", deadline)
+        assert ("more than the peak" in found.out) == beyond
