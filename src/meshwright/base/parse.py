@@ -109,7 +109,7 @@ def put_path(record: T, path: str, value: object) -> T:
 
 
 def get_path(record: object, path: str) -> object:
-    """The value at a dotted `path` of dataclasses and mappings. Raises IO014."""
+    """The value at a dotted `path` of dataclasses, mappings and tuples. Raises IO014."""
     value = record
     for part in path.split("."):
         value = _child(value, part, path)
