@@ -12,7 +12,7 @@ from meshwright.job.train import TrainJob
 from meshwright.model.model import Model
 from meshwright.scenarios._training_options import TrainObjective, TrainOptions
 from meshwright.scenarios._training_search import Progress, Seen
-from meshwright.scenarios.training import plan_train
+from meshwright.scenarios.training import NO_FLIPS, NOT_SIMULATED, plan_train
 from meshwright.system.system import System
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def plan_train_systems(
             if not plans:
                 raise
             break
-        if not plans[-1].body["searched"].complete:
+        if not plans[-1].body["searched"].complete or {NO_FLIPS, NOT_SIMULATED} & set(plans[-1].warnings):
             break
     left = tuple(system.id for system in systems[len(plans) :])
     return plans[0] if len(systems) == 1 else _joined(options, plans, left)

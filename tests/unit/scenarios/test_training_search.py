@@ -179,6 +179,25 @@ def test_an_interrupt_ends_the_search_of_all_systems_and_the_answer_says_which_i
     assert not result.body["searched"].complete
 
 
+@pytest.mark.parametrize("step", ["plan_of", "training_flips"])
+def test_an_interrupt_after_the_search_of_one_system_ends_that_of_the_others_too(monkeypatch, step):
+    own, calls = getattr(training, step), []
+
+    def interrupted(*given):
+        calls.append(given)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return own(*given)
+
+    monkeypatch.setattr(training, step, interrupted)
+    systems = tuple(read_system(text) for text in ("hgx-h100", "hgx-h100 x2"))
+    job = TrainJob(tokens=10**9, sequence=4096, global_batch=128, deadline=1.0)
+    options = TrainOptions(runs=0, layout={"tp": 1, "pp": 1})
+    result = plan_train_systems(read_model(DENSE), systems, job, options)
+    assert result.verdict.answer == "unknown"
+    assert "hgx-h100 x2 not searched" in result.verdict.text
+
+
 def test_progress_counts_every_layout():
     seen = []
     result = plan("pp=2", progress=lambda done, total: seen.append((done, total)))
