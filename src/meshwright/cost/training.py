@@ -14,7 +14,6 @@ import numpy as np
 
 from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named
-from meshwright.cost.model_flops import PASSES
 from meshwright.cost.pipelines import PLAIN as PLAIN_SCHEDULE
 from meshwright.cost.pipelines import along_rows, largest, of_entry, over_entries
 from meshwright.cost.roofline import read_s
@@ -395,7 +394,7 @@ def bubble_s(name: str, stages: Any, pieces: Any, micro_batches: Any, work: Work
 
 def _hardware_flops(lines: Pipelines, work: TrainingWork, micro_batches: Ints) -> Floats:
     """FLOPs of one rank of every stage, recompute included, over all micro-batches of a step."""
-    each: Any = work.forward_flops * PASSES + work.repeated_flops
+    each: Any = work.passes_flops + work.repeated_flops
     total: Any = np.zeros(len(micro_batches))
     for kind in range(lines.layers.shape[2]):
         total = total + each[:, kind] * (over_entries(lines.layers[:, :, kind] * lines.ranks) / lines.directions)

@@ -1,6 +1,7 @@
 """A model's operators and columns of layouts go in; seconds and FLOPs of one layer's passes come out.
 
-Forward multiplies by every matrix once; backward twice, for the gradient of its input and for that of its weights.
+Forward multiplies by every matrix once; backward twice, for the gradient of its input and for that of its weights,
+which a frozen matrix (LoRA) has none of.
 What a recompute policy runs again is apart: a flat rate of model FLOPs holds it already.
 """
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from meshwright.base.traced import named, values
+from meshwright.cost.model_flops import PASSES
 from meshwright.cost.pipelines import added, along_rows
 from meshwright.cost.roofline import compute_s, matmul_flops, roofline_s
 from meshwright.layout.layouts import distinct
@@ -39,8 +41,8 @@ class TrainingWork:
     """Columns [rows, kinds + 2] of one layer of each kind, of the first end (nothing) and of the last, one micro-batch.
 
     forward_s, input_s, weight_s: the passes.   repeated_s: what recompute runs again.   attention_s: the part of
-    forward_s that scores and mixes positions.   forward_flops, repeated_flops: on one rank.   again_fraction: of layers
-    that run again whole, and so their exchanges.
+    forward_s that scores and mixes positions.   passes_flops: forward and backward, repeated_flops: on one rank.
+    again_fraction: of layers that run again whole, and so their exchanges.
     """
 
     forward_s: Floats
@@ -48,7 +50,7 @@ class TrainingWork:
     weight_s: Floats
     repeated_s: Floats
     attention_s: Floats
-    forward_flops: Floats
+    passes_flops: Floats
     repeated_flops: Floats
     again_fraction: Floats
 
@@ -68,7 +70,7 @@ def training_work(  # noqa: PLR0917 - the nouns, and the rate
     """The work of every row. efficiency: the share of the peak that matrix products reach; None for a roofline.
 
     Raises SYS005 for an accelerator without a rate for the recipe. Source: chapter "Training systems", section 10.1.3.
-    Leaves out norms, activation functions, optimizer and what else is no matrix product.
+    Leaves out norms, activation functions, optimizer and what else is no matrix product, and the products of adapters.
     """
     own, place = distinct(layouts, FIELDS)
     return _work(model, system, own, recipe, sequence, efficiency).take(place)
@@ -81,6 +83,7 @@ def _work(  # noqa: PLR0917 - as above
     found: dict[str, Any] = {name: np.zeros(shape) for name in TrainingWork.__slots__}
     found["again_fraction"][:, :-2] = 1.0
     again = _repeated(model, layouts)
+    frozen = recipe.lora_rank > 0
     for operator in operators(model):
         column = shape[1] - 1 if operator.kind is None else operator.kind
         each = values(operator.count) / (1 if operator.kind is None else values(model.kind_counts[operator.kind]))
@@ -91,10 +94,10 @@ def _work(  # noqa: PLR0917 - as above
         parts = {
             "forward_s": seconds,
             "input_s": seconds * 2 if scored else seconds,
-            "weight_s": seconds * 0.0 if scored else seconds,
+            "weight_s": seconds * 0.0 if scored or frozen else seconds,
             "repeated_s": seconds * share,
             "attention_s": seconds if scored else seconds * 0.0,
-            "forward_flops": flops * each,
+            "passes_flops": flops * each * (PASSES - 1 if frozen and not scored else PASSES),
             "repeated_flops": flops * each * share,
         }
         for name, part in parts.items():

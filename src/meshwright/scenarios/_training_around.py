@@ -52,9 +52,9 @@ def surroundings(  # noqa: PLR0917 - the nouns, and which
     }
 
 
-def warnings_around(options: TrainOptions, blocks: Mapping[str, Any]) -> tuple[str, ...]:
+def warnings_around(options: TrainOptions, blocks: Mapping[str, Any], shown: Candidate) -> tuple[str, ...]:
     """What of the blocks is to be read before the answer is believed."""
-    return overhead_warnings(options, blocks["overheads"])
+    return overhead_warnings(options, blocks["overheads"], float(shown.measures["useful_s"]))
 
 
 def slow_devices(system: System, options: TrainOptions, shown: Candidate, slack_s: float | None) -> Stragglers | None:

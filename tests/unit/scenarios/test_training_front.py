@@ -10,6 +10,8 @@ import pytest
 from meshwright.base.errors import JobError, SystemSpecError
 from meshwright.job.train import TrainJob
 from meshwright.model.reader import read_model
+from meshwright.scenarios import _training_boxes
+from meshwright.scenarios._training_boxes import least_boxes
 from meshwright.scenarios._training_limits import binding_limit, limits_of
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.training import plan_train
@@ -152,6 +154,15 @@ def test_a_plan_that_no_single_part_would_save_is_limited_by_its_deadline(model,
     binding = plan_train(model, six, _JOB, worse).body["binding"]
     assert binding["limit"] == "deadline"
     assert "no part" in binding["text"]
+
+
+def test_no_boxes_are_looked_for_where_what_no_layout_shards_is_larger_than_a_device(monkeypatch, model, six):
+    def tried(*given):
+        raise AssertionError(given)
+
+    monkeypatch.setattr(_training_boxes, "training_table", tried)
+    small = replace(six, accelerator=replace(six.accelerator, memory=2**30))
+    assert least_boxes(model, small, _JOB, TrainOptions(workspace=2 * 2**30)) is None
 
 
 def test_larger_memory_needs_fewer_boxes():

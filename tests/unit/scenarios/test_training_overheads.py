@@ -115,6 +115,15 @@ def test_an_overhead_that_is_not_far_below_one_is_warned_of():
     assert "Poisson retry" in asked(card_mtbf=2e5).warnings[0]
 
 
+def test_a_run_that_ends_before_its_first_save_is_warned_of():
+    short = asked(replace(JOB, tokens=10**8), card_mtbf=Seconds(337.07 * 86400), runs=0)
+    assert any("end before its first save" in text for text in short.warnings)
+    long = asked(replace(JOB, tokens=10**10), card_mtbf=Seconds(337.07 * 86400), runs=0)
+    assert not any("first save" in text for text in long.warnings)
+    whole = asked(replace(JOB, tokens=10**8), card_mtbf=None, storage_write=None, runs=0)
+    assert not any("first save" in text for text in whole.warnings)
+
+
 def test_so_many_failures_that_none_is_drawn_is_said():
     found = asked(card_mtbf=2e4, checkpoint_interval=100.0, restart=1.0, runs=100_000)
     assert found.body["overheads"].drawn is None
