@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.errors import JobError, suggest
+from meshwright.base.traced import held
 from meshwright.job.optimizer import Moment, Weight, moments
 from meshwright.layout.ownership import product
 from meshwright.model.formats import FP32, PLAIN, Format, fp8_block
@@ -78,6 +79,17 @@ def model_kept(model: Model, recipe: Recipe) -> tuple[tuple[Kept, int], ...]:
         for item in kept(block_weights(model, kind), recipe)
     ]
     return (*((item, 1) for item in kept(ends, recipe)), *layers)
+
+
+def in_operands(model: Model, recipe: Recipe) -> Model:
+    """The model as a recipe computes it: rows, activations and messages between ranks are as wide as operands.
+
+    Operands in fp8 are cast for each product; rows stay in bf16. A config's own format says nothing about training:
+    some were released in float32. Source: Micikevicius et al., "Mixed precision training" (arXiv 1710.03740), section
+    3.1; DeepSeek-AI, "DeepSeek-V3 technical report" (arXiv 2412.19437), section 3.3.
+    """
+    operands = PLAIN.get(recipe.compute, PLAIN["bf16"])
+    return model if held(model.plain.bits) == operands.bits else replace(model, plain=operands)
 
 
 def saved_parts(model: Model, recipe: Recipe) -> dict[str, Any]:

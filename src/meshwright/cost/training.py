@@ -14,6 +14,7 @@ import numpy as np
 
 from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named
+from meshwright.cost.kept import in_operands
 from meshwright.cost.model_flops import PASSES
 from meshwright.cost.pipelines import PLAIN as PLAIN_SCHEDULE
 from meshwright.cost.pipelines import along_rows, largest, of_entry, over_entries
@@ -193,7 +194,7 @@ def training_parts(
     model: Model, system: System, job: TrainJob, layouts: Layouts, assumptions: TrainingAssumptions
 ) -> TrainingParts:
     """What the estimate adds up, and a simulated step runs."""
-    nic = assumptions.nic
+    nic, model = assumptions.nic, in_operands(model, job.recipe)
     work = training_work(model, system, layouts, job.recipe, job.sequence, assumptions.efficiency)
     layers, place = distinct(layouts, (*_MESH, "sp", "micro_batch", "recompute"))
     meshes, mesh = distinct(layouts, _MESH)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.units import show_bytes, show_seconds
+from meshwright.cost.kept import in_operands
 from meshwright.cost.overheads import finish_s
 from meshwright.cost.pipelines import PLAIN, pipelines, stage_modules
 from meshwright.cost.training import training_parts, turns, update_s
@@ -231,8 +232,9 @@ def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
     inside = (parts.inside.forward_s[parts.place[0]], parts.inside.backward_s[parts.place[0]])
     moved = (getattr(parts.moved, name)[parts.mesh[0]] for name in ("gather_s", "refresh_s", "reduce_s", "spread_s"))
     channel = turns(np.int64(layout.zero), *moved)
+    computed = in_operands(model, job.recipe)
     kept = activation_columns(
-        model, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss, elementwise=options.elementwise
+        computed, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss, elementwise=options.elementwise
     )
     none = np.zeros_like(state.gathered[0])
     modules = Modules(
@@ -255,7 +257,7 @@ def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
         modules=modules,
         prefetch=options.prefetch,
         send_s=parts.boundary_s[0].item() if layout.pp > 1 else 0.0,
-        activation_bytes=round(boundary_bytes(model, layouts, job.sequence)[0].item()),
+        activation_bytes=round(boundary_bytes(computed, layouts, job.sequence)[0].item()),
         update_s=update_s(system, lines, state, charged=parts.charged)[0].item(),
     )
     return plan, inside

@@ -11,7 +11,7 @@ from meshwright.cost.model_flops import model_flops
 from meshwright.cost.pipelines import pipelines
 from meshwright.cost.training_exchange import boundary_s, layer_exchange, state_exchange
 from meshwright.cost.training_work import training_work
-from meshwright.job.recipe import Recipe
+from meshwright.job.recipe import Recipe, read_recipe
 from meshwright.job.train import TrainJob
 from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import Layout
@@ -198,3 +198,17 @@ def test_gpu_hours_are_those_of_the_run_without_and_with_planned_stops():
     assert found["overhead_fraction"] > 0
     assert found["gpu_hours"] == pytest.approx((found["finish_s"] - 86400) * 16 / 3600)
     assert found["gpu_hours_with_stops"] == pytest.approx(found["finish_s"] * 16 / 3600)
+
+
+@pytest.mark.parametrize(("recipe", "width"), [("bf16-adamw", 2), ("fp8-adamw", 2), ("fp32-adamw", 4)])
+def test_rows_are_as_wide_as_the_recipe_computes_whatever_format_the_config_was_released_in(recipe, width):
+    """Gemma 2 was released in float32: between stages a row of 3584 numbers is still two bytes each under bf16."""
+    job = TrainJob(tokens=10**9, sequence=SEQUENCE, global_batch=BATCH, recipe=read_recipe(recipe))
+    rows = rows_of(dp_replicate=8, pp=2, recompute="full", schedule="one_f_one_b")
+    for name in ("google/gemma-2-9b", "Qwen/Qwen3-8B"):
+        model = read_model(name)
+        found = training_table(model, BOXES, job, replace(PLAIN, loss="fused"), rows)
+        sent = SEQUENCE * model.hidden * width
+        assert found.step.boundary_s[0] == pytest.approx(2 * (BOXES.nic_latency + sent / BOXES.scale_out.bandwidth))
+        kept = 2 * model.layers // 2 * sent
+        assert found.ledger.activations[0] == kept, "inputs of the first stage's blocks, of two micro-batches"
