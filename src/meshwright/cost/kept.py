@@ -135,6 +135,18 @@ def operand_copies(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, .
     return tuple(_as(item, "fp8_copy", "gathered", _FP8) for item in (*frozen, *trained) if _multiplied(item))
 
 
+def adapters(tensor: Tensor, recipe: Recipe) -> tuple[Tensor, ...]:
+    """The two matrices that adapt one, in the order in which rows meet them; none for one that is not a target."""
+    if recipe.lora_rank == 0 or not _multiplied(tensor) or _short(tensor) not in recipe.lora_targets:
+        return ()
+    return _adapter(tensor, recipe.lora_rank)
+
+
+def in_fp8(tensor: Tensor, recipe: Recipe) -> bool:
+    """Whether products with a matrix have operands in fp8: those that have a copy in it."""
+    return recipe.compute == "fp8" and _multiplied(tensor)
+
+
 def check_targets(model: Model, recipe: Recipe) -> None:
     """Every target names a matrix of the model. Raises JOB043 for one that does not."""
     weights = [tensor for kind in range(len(model.kinds)) for tensor in block_weights(model, kind)]
@@ -148,8 +160,7 @@ def _trained(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[tuple[Tensor,
     """The frozen and the trained ones, adapters among the latter."""
     if recipe.lora_rank == 0:
         return (), tensors
-    adapted = [tensor for tensor in tensors if _multiplied(tensor) and _short(tensor) in recipe.lora_targets]
-    return tensors, tuple(half for tensor in adapted for half in _adapter(tensor, recipe.lora_rank))
+    return tensors, tuple(half for tensor in tensors for half in adapters(tensor, recipe))
 
 
 def _adapter(tensor: Tensor, rank: int) -> tuple[Tensor, Tensor]:

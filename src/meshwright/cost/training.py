@@ -15,7 +15,6 @@ import numpy as np
 from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named
 from meshwright.cost.kept import in_operands
-from meshwright.cost.model_flops import PASSES
 from meshwright.cost.pipelines import PLAIN as PLAIN_SCHEDULE
 from meshwright.cost.pipelines import along_rows, largest, of_entry, over_entries
 from meshwright.cost.roofline import read_s
@@ -44,6 +43,8 @@ _MESH: Final = ("dp_replicate", "dp_shard", "pp", "cp", "tp", "ep", "etp")
 NOT_MODELLED: Final = (
     "zero 3: the estimate hides a module behind a whole pass; the simulation, one module ahead, lets a long end wait",
     "norms, rotary embedding, activation functions, residual adds, dropout and the loss (an --efficiency holds them)",
+    "adapters: that inputs of frozen products need not be kept, and that no gradient goes below the first of them",
+    "fp8 with an --efficiency: products that stay in bf16 (ends, router, scores), which take that share of the peak too",
     "kernel launches, and that computation and communication slow each other where they overlap",
     "steady-state waits for messages between stages: the estimate has those of fill and drain, the simulation all",
 )
@@ -396,7 +397,7 @@ def bubble_s(name: str, stages: Any, pieces: Any, micro_batches: Any, work: Work
 
 def _hardware_flops(lines: Pipelines, work: TrainingWork, micro_batches: Ints) -> Floats:
     """FLOPs of one rank of every stage, recompute included, over all micro-batches of a step."""
-    each: Any = work.forward_flops * PASSES + work.repeated_flops
+    each: Any = work.forward_flops + work.backward_flops + work.repeated_flops
     total: Any = np.zeros(len(micro_batches))
     for kind in range(lines.layers.shape[2]):
         total = total + each[:, kind] * (over_entries(lines.layers[:, :, kind] * lines.ranks) / lines.directions)

@@ -113,8 +113,9 @@ def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exch
             continue
         seconds = named(seconds, f"{message.operation}_after_{message.after}_s")
         if message.operation == "ring":
-            beside = work.attention_s[:, place]
-            passes = (maximum(seconds - beside, 0.0), maximum(seconds * 2 - beside * 2, 0.0))
+            beside, share = work.attention_s[:, place], work.attention_again_fraction[:, place]
+            late = maximum(seconds - beside, 0.0)
+            passes = (late, late * 2 + late * share)
         else:
             again = work.again_fraction[:, place]
             passes = (seconds * message.forward, seconds * (message.backward + message.forward * again))

@@ -20,6 +20,7 @@ TrainingOperation: TypeAlias = Literal["all_reduce", "all_to_all", "ring"]
 NOT_MODELLED: Final = (
     "ep: skewed routing, dropped rows and hierarchical exchange (uniform dropless routing, an even all_to_all)",
     "cp: other than zigzag shards in a ring (K and V go round beside attention; their gradients come back)",
+    "sp: gathers of kept inputs before gradients of weights, which run beside gradients of inputs; exchanges of adapters",
     "the reductions of a vocabulary-parallel loss, of gradient norms, and of norm weights under sp",
 )
 

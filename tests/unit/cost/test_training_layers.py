@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meshwright.cost.model_flops import model_flops
+from meshwright.base.errors import SystemSpecError
+from meshwright.cost.model_flops import model_flops, trained_flops
 from meshwright.cost.pipelines import pipelines
 from meshwright.cost.training_exchange import boundary_s, layer_exchange, state_exchange
 from meshwright.cost.training_work import training_work
@@ -212,3 +213,43 @@ def test_rows_are_as_wide_as_the_recipe_computes_whatever_format_the_config_was_
         assert found.step.boundary_s[0] == pytest.approx(2 * (BOXES.nic_latency + sent / BOXES.scale_out.bandwidth))
         kept = 2 * model.layers // 2 * sent
         assert found.ledger.activations[0] == kept, "inputs of the first stage's blocks, of two micro-batches"
+
+
+def test_beside_adapters_a_matrix_has_two_passes_and_scores_and_adapters_three():
+    """Qwen3-8B with rank 16 on all seven matrices of a layer, by hand."""
+    recipe = read_recipe("bf16-lora")
+    job = TrainJob(tokens=10**9, sequence=SEQUENCE, global_batch=BATCH, recipe=recipe)
+    matrices = 36 * 192_937_984 + 4096 * 151_936
+    adapters = 36 * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 12_288))
+    scores = 36 * 4 * 4096 * SEQUENCE * (SEQUENCE + 1) // 2
+    flops = SEQUENCE * (4 * matrices + 6 * adapters) + 3 * scores
+    assert trained_flops(DENSE, recipe, SEQUENCE) == pytest.approx(flops, rel=1e-12)
+    assert trained_flops(DENSE, Recipe(), SEQUENCE) == model_flops(DENSE, SEQUENCE)
+    found = training_table(DENSE, BOXES, job, PLAIN, rows_of(dp_replicate=16)).step
+    assert found.hardware_flops[0] * 16 == pytest.approx(flops * BATCH, rel=1e-12)
+    assert found.compute_s[0] == pytest.approx(flops * BATCH / 16 / (0.5 * BOXES.accelerator.peak["bf16"]), rel=1e-12)
+
+
+def test_without_an_efficiency_only_matrices_with_a_copy_in_fp8_run_at_its_rate():
+    peak = BOXES.accelerator.peak
+    fp8, bf16 = (
+        training_work(DENSE, BOXES, rows_of(), read_recipe(name), 65_536, None) for name in ("fp8-adamw", "bf16-adamw")
+    )
+    assert fp8.attention_s[0, 0] == bf16.attention_s[0, 0] > 0
+    assert fp8.forward_s[0, -1] == bf16.forward_s[0, -1] > 0, "the head"
+    assert fp8.weight_s[0, 0] == pytest.approx(bf16.weight_s[0, 0] * peak["bf16"] / peak["fp8"])
+
+
+def test_operands_in_float32_have_no_narrower_rate():
+    with pytest.raises(SystemSpecError) as caught:
+        training_work(DENSE, read_system("hgx-b200"), rows_of(), read_recipe("fp32-adamw"), SEQUENCE, None)
+    assert caught.value.code == "SYS005"
+
+
+@pytest.mark.parametrize(("recompute", "times"), [("none", 2), ("attention", 3), ("full", 3), ("selective", 2)])
+def test_attention_that_runs_again_sends_keys_and_values_round_again(recompute, times):
+    rows = rows_of(cp=4, dp_replicate=4, recompute=recompute)
+    work = training_work(DENSE, BOXES, rows, Recipe(), SEQUENCE, 1.0)
+    alone = replace(work, attention_s=work.attention_s * 0.0)
+    found = layer_exchange(DENSE, BOXES, rows, SEQUENCE, alone, "own")
+    assert found.backward_s[0, 0] == pytest.approx(times * found.forward_s[0, 0])
