@@ -99,6 +99,8 @@ TABLE_LEVEL = {
     "kept.gathered": "tensors and a Recipe in, what is kept out",
     "kept.gradient_buffers": "tensors and a Recipe in, what is kept out",
     "kept.kept": "tensors and a Recipe in, what is kept out",
+    "kept.touched": "tensors and a Recipe in, what an update moves out",
+    "kept.updated": "tensors and a Recipe in, what is kept out",
     "kept.operand_copies": "tensors and a Recipe in, what is kept out",
     "pipelines.added": "columns in, the same columns out",
     "pipelines.along_rows": "columns in, the same columns out",

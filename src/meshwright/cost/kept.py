@@ -127,6 +127,27 @@ def gradient_buffers(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept,
     return tuple(replace(item, state="gathered") for item in kept(tensors, recipe) if item.state == "gradients")
 
 
+def updated(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
+    """Parameters that an update changes, in every format in which they stay."""
+    trained = {item.tensor.name for item in gradient_buffers(tensors, recipe)}
+    return tuple(item for item in kept(tensors, recipe) if item.state == "parameters" and item.tensor.name in trained)
+
+
+def touched(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
+    """What an update moves once, cut as the optimizer's state: gradients read, parameters written.
+
+    Parameters that are their own master stand here twice: they are read besides.
+    """
+    written = updated(tensors, recipe)
+    own = tuple(
+        item
+        for item in written
+        if item.name == "parameters" and (recipe.master == "none" or _plain(item.tensor, recipe) == FP32)
+    )
+    both = (*gradient_buffers(tensors, recipe), *written, *own)
+    return tuple(replace(item, state="optimizer_state") for item in both)
+
+
 def operand_copies(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
     """The copies in fp8 that are made for a product and dropped behind it."""
     if recipe.fp8_copy != "transient":

@@ -14,7 +14,7 @@ import numpy as np
 from meshwright.base.numbers import maximum, minimum, where
 from meshwright.base.traced import named
 from meshwright.cost.collectives import Group, all_reduce, rounds_s, send_s
-from meshwright.cost.kept import gathered, gradient_buffers, kept
+from meshwright.cost.kept import gathered, gradient_buffers, updated
 from meshwright.cost.pipelines import added
 from meshwright.layout.ownership import fullest_sizes, product, shard_group_size
 from meshwright.layout.placement import boundaries_outside, group_nodes, joined, leaves_node
@@ -223,7 +223,7 @@ def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recip
     experts = _expert_shard(model, layouts, shard)
     of_experts = _expert_copies(layouts, copies, experts)
     read, held, summed = (
-        _module_bytes(model, layouts, recipe, listed) for listed in (gathered, _kept, gradient_buffers)
+        _module_bytes(model, layouts, recipe, listed) for listed in (gathered, updated, gradient_buffers)
     )
     spread = [(copies, shard, summed[0]), (of_experts, experts, summed[1])]
     none = np.zeros(summed[0].shape)
@@ -237,12 +237,6 @@ def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recip
         reduce_bytes=_sent(shard, summed[0]) + _sent(experts, summed[1]),
         spread_bytes=sum((_sent(group, _piece(owners, size)) * 2 for group, owners, size in spread), none),
     )
-
-
-def _kept(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
-    """Parameters that an update changes, in every format in which they stay."""
-    trained = {item.tensor.name for item in gradient_buffers(tensors, recipe)}
-    return tuple(item for item in kept(tensors, recipe) if item.state == "parameters" and item.tensor.name in trained)
 
 
 def _module_bytes(

@@ -253,3 +253,33 @@ def test_attention_that_runs_again_sends_keys_and_values_round_again(recompute, 
     alone = replace(work, attention_s=work.attention_s * 0.0)
     found = layer_exchange(DENSE, BOXES, rows, SEQUENCE, alone, "own")
     assert found.backward_s[0, 0] == pytest.approx(times * found.forward_s[0, 0])
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_an_update_moves_what_its_rank_owns_also_where_gradients_and_weights_stay_whole(zero):
+    kind = replace(PLAIN, efficiency_kind="compute")
+    found = step_of(DENSE, options=kind, dp_shard=16, zero=zero).step.update_s[0]
+    moved = (2 * 12 + 2 + 2) * parameter_counts(DENSE)["total"] / 16
+    assert found == pytest.approx(moved / BOXES.accelerator.memory_bandwidth, rel=1e-6)
+
+
+@pytest.mark.parametrize(("recipe", "moved"), [("fp32-adamw", 2 * 8 + 4 + 2 * 4), ("fp8-adamw-bf16-moments", None)])
+def test_parameters_that_are_their_own_master_are_read_and_written(recipe, moved):
+    if moved is None:  # master 4, moments 2 + 2, gradients 4, and a byte with its scale a matrix, 2 bytes at the ends
+        moved = 2 * 8 + 4
+        written = 36 * 192_937_984 * (1 + 4 / 128**2) + 2 * (2 * 151_936 * 4096 + 36 * (2 * 4096 + 2 * 128) + 4096)
+    else:
+        written = 0
+    job = TrainJob(tokens=10**9, sequence=SEQUENCE, global_batch=BATCH, recipe=read_recipe(recipe))
+    kind = replace(PLAIN, efficiency_kind="compute")
+    found = training_table(DENSE, BOXES, job, kind, rows_of(dp_replicate=16)).step.update_s[0]
+    expected = moved * parameter_counts(DENSE)["total"] + written
+    assert found == pytest.approx(expected / BOXES.accelerator.memory_bandwidth, rel=1e-6)
+
+
+def test_an_update_of_adapters_leaves_the_base_alone():
+    job = TrainJob(tokens=10**9, sequence=SEQUENCE, global_batch=BATCH, recipe=read_recipe("bf16-lora"))
+    kind = replace(PLAIN, efficiency_kind="compute")
+    found = training_table(DENSE, BOXES, job, kind, rows_of(dp_replicate=16)).step.update_s[0]
+    adapters = 36 * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 12_288))
+    assert found == pytest.approx((2 * 12 + 2 + 2) * adapters / BOXES.accelerator.memory_bandwidth)
