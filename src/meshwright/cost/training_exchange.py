@@ -51,7 +51,7 @@ class StateExchange:
 
     gather: its weights over dp_shard x cp, as its products read them (zero 3).   refresh: its parameters as they are
     kept, from those who updated them (zero 1 and 2).   reduce: its gradients to their owners.   spread: the owners'
-    sums over the other copies, those of dp_replicate.
+    sums over the other copies: those of dp_replicate, and of a tied table that both ends of a pipeline have.
     """
 
     gather_s: Floats
@@ -225,7 +225,11 @@ def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recip
     read, held, summed = (
         _module_bytes(model, layouts, recipe, listed) for listed in (gathered, updated, gradient_buffers)
     )
-    spread = [(copies, shard, summed[0]), (of_experts, experts, summed[1])]
+    spread = [
+        (copies, shard, summed[0]),
+        (of_experts, experts, summed[1]),
+        (_ends(system, layouts, nic), shard, _shared_ends(model, layouts, recipe)),
+    ]
     none = np.zeros(summed[0].shape)
     return StateExchange(
         gather_s=_all(shard, read[0]) + _all(experts, read[1]),
@@ -247,11 +251,43 @@ def _module_bytes(
 ) -> tuple[Ints, Ints]:
     """[rows, kinds + 2] of bytes that one rank uses of a module, without those of routed experts, and of these."""
     modules = [block_weights(model, kind) for kind in range(len(model.kinds))]
-    modules += [first_weights(model), last_weights(model)]
+    modules += [first_weights(model), tuple(tensor for tensor in last_weights(model) if tensor.alias is None)]
     items = [listed(module, recipe) for module in modules]
     plain = [_used([item for item in module if not _routed(item.tensor)], layouts) for module in items]
     routed = [_used([item for item in module if _routed(item.tensor)], layouts) for module in items]
+    plain[-1] = plain[-1] + _shared(model, layouts, recipe, listed)
     return np.stack(plain, axis=1), np.stack(routed, axis=1)
+
+
+def _shared(
+    model: Model,
+    layouts: Layouts,
+    recipe: Recipe,
+    listed: Callable[[tuple[Tensor, ...], Recipe], tuple[Kept, ...]],
+) -> Ints:
+    """[rows] of bytes of what the last end shares with the first, where they are on different ranks."""
+    shared = tuple(tensor for tensor in last_weights(model) if tensor.alias is not None)
+    size = _used(list(listed(shared, recipe)), layouts)
+    return where(layouts.degree("pp") > 1, size, np.zeros(1, dtype=np.int64))
+
+
+def _shared_ends(model: Model, layouts: Layouts, recipe: Recipe) -> Ints:
+    """[rows, kinds + 2] of bytes of the gradients that the two ends of a pipeline have of one table."""
+    size = _shared(model, layouts, recipe, gradient_buffers)
+    none: Any = np.zeros_like(size)
+    return np.stack([*(none for _ in model.kinds), size, size], axis=1)
+
+
+def _ends(system: System, layouts: Layouts, nic: Nic) -> Group:
+    """The first and the last rank of a pipeline, or the only one."""
+    line = training_group(system, layouts, "pp", nic)
+    far: Any = line.bandwidth_bytes_per_s
+    outside = leaves_node(layouts, "pp", system.devices_per_node)
+    if system.scale_out is not None and system.nics_per_node:
+        nics: Any = system.nics_per_node if nic == "own" else 1
+        alone: Any = system.scale_out.bandwidth * nics / system.devices_per_node
+        far = where(outside, minimum(far, alone), far)
+    return replace(line, ranks=minimum(layouts.degree("pp"), 2), bandwidth_bytes_per_s=far)
 
 
 def _used(items: list[Kept], layouts: Layouts) -> Ints:
