@@ -145,13 +145,16 @@ def _message_s(  # noqa: PLR0917 - the nouns and a message
         group = groups["cp"]
         seconds = rounds_s(degree - 1, group.latency_s, sent, group.bandwidth_bytes_per_s)
         return where(degree > 1, seconds, none)
+    spread = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
+    spread = spread | layouts.columns["sp"]
     if message.axis == "tp":
         sent = rows * (message.row_elements * element)
         group = groups["tp"]
-        whole = all_reduce("auto", group, sent, system).seconds
-        return where(degree > 1, where(layouts.columns["sp"], ring_s(group, sent) * 2, whole), none)
-    spread = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
-    spread = spread | layouts.columns["sp"]
+        whole, ring = all_reduce("auto", group, sent, system).seconds, ring_s(group, sent)
+        whole = where(layouts.columns["sp"], ring * 2, whole)
+        if message.operation == "merge":
+            whole = where(spread, where(layouts.columns["sp"], none, ring), whole)
+        return where(degree > 1, whole, none)
     sent = rows / layouts.degree("tp") * (message.row_elements * element)
     if message.axis == "ep":
         seconds = _all_to_all_s(system, layouts, sent, nic)

@@ -17,6 +17,7 @@ from meshwright.job.train import TrainJob
 from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
+from meshwright.model.feed_forwards import Dense
 from meshwright.model.model import parameter_counts
 from meshwright.model.reader import read_model
 from meshwright.scenarios._training_options import TrainOptions
@@ -283,3 +284,40 @@ def test_an_update_of_adapters_leaves_the_base_alone():
     found = training_table(DENSE, BOXES, job, kind, rows_of(dp_replicate=16)).step.update_s[0]
     adapters = 36 * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 12_288))
     assert found == pytest.approx((2 * 12 + 2 + 2) * adapters / BOXES.accelerator.memory_bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rings"),
+    [
+        ({"sp": True, "ep": 16}, 2),  # rows of a rank's own go to the experts and come back
+        ({"sp": True, "ep": 4}, 2),
+        ({"sp": False, "ep": 16}, 3),  # each rank of tp sends a quarter of the rows, and gathers the others
+    ],
+)
+def test_rows_that_a_rank_routes_itself_are_not_summed_over_tp_again(fields, rings):
+    """Qwen3-30B-A3B at tp 4 on one link: two rings for the mixer, as under sp, and what the experts' rows leave."""
+    link = BOXES.scale_up
+    whole = replace(read_system("hgx-h100"), nodes=1, devices_per_node=16)
+    sent = SEQUENCE * MIXTURE.hidden * BYTES
+    ring = 3 * (link.latency + sent / 4 / link.bandwidth)
+    ranks = fields["ep"]
+    routed = sent / 4 * 8 * (ranks - 1) / ranks / link.bandwidth + (ranks - 1) * link.latency
+    rows = {"tp": 4, "dp_replicate": 4, **fields}
+    forward, backward = layers_of(MIXTURE, replace(whole, scale_out=None), **rows)
+    mixer = layers_of(DENSE, replace(whole, scale_out=None), tp=4, dp_replicate=4, sp=fields["sp"])[0] / 2
+    mixer = mixer * MIXTURE.hidden / DENSE.hidden if not fields["sp"] else 2 * ring
+    assert forward == pytest.approx(mixer + (rings - 2) * ring + 2 * routed, rel=0.01)
+    assert forward == backward
+
+
+def test_a_shared_expert_is_summed_over_tp_as_a_dense_layer():
+    layer = MIXTURE.kinds[0].feed_forward
+    shared = replace(layer, shared=Dense(intermediate=768, gated=True))
+    block = replace(MIXTURE.kinds[0], feed_forward=shared)
+    group = replace(MIXTURE.groups[0], block=block)
+    model = replace(MIXTURE, groups=(group,))
+    fields = {"tp": 4, "dp_replicate": 4, "sp": True, "ep": 16}
+    plain, both = layers_of(MIXTURE, BOXES, **fields)[0], layers_of(model, BOXES, **fields)[0]
+    sent = SEQUENCE * MIXTURE.hidden * BYTES
+    rings = 2 * 3 * (BOXES.scale_up.latency + sent / 4 / BOXES.scale_up.bandwidth)
+    assert both - plain == pytest.approx(rings)
