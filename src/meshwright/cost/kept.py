@@ -95,12 +95,15 @@ def in_operands(model: Model, recipe: Recipe) -> Model:
 def saved_parts(model: Model, recipe: Recipe) -> dict[str, Any]:
     """Bytes of a save at the boundary of a step: parameters, master and optimizer_state; gradients are not saved there.
 
-    Raises JOB043, as `model_kept`. Source: chapter "Training systems", section 10.4.2.
+    Nor is a base that adapters freeze: it is where it was read. Raises JOB043, as `model_kept`. Source: chapter
+    "Training systems", section 10.4.2.
     """
     found: dict[str, Any] = {"parameters": 0, "master": 0, "optimizer_state": 0}
-    for item, count in model_kept(model, recipe):
+    listed = model_kept(model, recipe)
+    trained = {item.tensor.name for item, _ in listed if item.state == "gradients"}
+    for item, count in listed:
         part = item.name if item.name in found else item.state
-        if part in found:
+        if part in found and item.tensor.name in trained:
             found[part] = found[part] + item.piece_bytes(item.tensor.shape) * count
     return found
 
