@@ -45,7 +45,7 @@ NOT_MODELLED: Final = (
     "norms, rotary embedding, activation functions, residual adds, dropout and the loss (an --efficiency holds them)",
     "dualpipe: the sum of gradients over the two ranks that hold a stage, one for each direction",
     "adapters: that inputs of frozen products need not be kept, and that no gradient goes below the first of them",
-    "fp8 with an --efficiency: products that stay in bf16 (ends, router, scores), which take that share of the peak too",
+    "fp8 with an --efficiency: products that stay in bf16 (ends, router, scores), which take that share of its peak",
     "kernel launches, and that computation and communication slow each other where they overlap",
     "steady-state waits for messages between stages: the estimate has those of fill and drain, the simulation all",
 )

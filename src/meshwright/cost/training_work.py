@@ -42,8 +42,9 @@ class TrainingWork:
     """Columns [rows, kinds + 2] of one layer of each kind, of the first end (nothing) and of the last, one micro-batch.
 
     forward_s, input_s, weight_s: the passes.   repeated_s: what recompute runs again.   attention_s: the part of
-    forward_s that scores and mixes positions, attention_again_fraction: how often it runs again.   forward_flops, backward_flops,
-    repeated_flops: on one rank.   again_fraction: of layers that run again whole, and so their exchanges.
+    forward_s that scores and mixes positions; attention_again_fraction: how often that runs again.   forward_flops,
+    backward_flops, repeated_flops: on one rank.   again_fraction: of layers that run again whole, and so their
+    exchanges.
     """
 
     forward_s: Floats
@@ -102,7 +103,7 @@ def _work(  # noqa: PLR0917 - as above
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Run:
-    """One product of an operator on one rank, forward. trained: its matrix has gradients.   scored: it has no matrix."""
+    """A product on one rank, forward. trained: its matrix has gradients.   scored: it has no matrix."""
 
     flops: Floats
     seconds: Floats

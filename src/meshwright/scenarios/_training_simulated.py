@@ -234,7 +234,12 @@ def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
     channel = turns(np.int64(layout.zero), *moved)
     computed = in_operands(model, job.recipe)
     kept = activation_columns(
-        computed, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss, elementwise=options.elementwise
+        computed,
+        layouts,
+        sequence=job.sequence,
+        kernel=options.kernel,
+        loss=options.loss,
+        elementwise=options.elementwise,
     )
     none = np.zeros_like(state.gathered[0])
     modules = Modules(

@@ -12,6 +12,7 @@ from meshwright.base.units import Seconds
 from meshwright.cost.kept import saved_parts
 from meshwright.job.recipe import RECIPES, Recipe, read_recipe
 from meshwright.job.train import TrainJob
+from meshwright.model.model import parameter_counts
 from meshwright.scenarios._interval import IntervalOptions
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios._training_table import whole_state
