@@ -136,18 +136,19 @@ def updated(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
     return tuple(item for item in kept(tensors, recipe) if item.state == "parameters" and item.tensor.name in trained)
 
 
-def touched(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
-    """What an update moves once, cut as the optimizer's state: gradients read, parameters written.
+def written(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
+    """The same as an update writes them, cut as the optimizer's state."""
+    return tuple(replace(item, state="optimizer_state") for item in updated(tensors, recipe))
 
-    Parameters that are their own master stand here twice: they are read besides.
-    """
-    written = updated(tensors, recipe)
-    own = tuple(
+
+def read(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
+    """What an update reads beside the optimizer's state, cut as that: gradients, and parameters without a master."""
+    own = (
         item
-        for item in written
-        if item.name == "parameters" and (recipe.master == "none" or _plain(item.tensor, recipe) == FP32)
+        for item in updated(tensors, recipe)
+        if item.name == "parameters" and (recipe.master == "none" or item.stored == FP32)
     )
-    both = (*gradient_buffers(tensors, recipe), *written, *own)
+    both = (*gradient_buffers(tensors, recipe), *own)
     return tuple(replace(item, state="optimizer_state") for item in both)
 
 

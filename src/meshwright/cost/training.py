@@ -265,7 +265,7 @@ def update_s(system: System, lines: Pipelines, state: StateColumns, *, charged: 
     """What the optimizer owns is read and written, its gradients read, its parameters written; on the fullest rank."""
     if not charged:
         return np.zeros(len(lines.ranks))
-    touched: Any = state.optimizer_state * 2 + state.touched
+    touched: Any = state.optimizer_state * 2 + state.read + state.written
     total: Any = touched[:, 0, None] * lines.layers[:, :, 0] * 1.0
     for kind in range(1, lines.layers.shape[2]):
         total = total + touched[:, kind, None] * lines.layers[:, :, kind]

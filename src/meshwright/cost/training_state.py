@@ -14,7 +14,7 @@ import numpy as np
 
 from meshwright.base.numbers import divide_up, maximum, where
 from meshwright.base.traced import named
-from meshwright.cost.kept import Kept, check_targets, gathered, gradient_buffers, kept, operand_copies, touched
+from meshwright.cost.kept import Kept, check_targets, gathered, gradient_buffers, kept, operand_copies, read, written
 from meshwright.cost.pipelines import along_rows
 from meshwright.cost.stages import by_stages, stage_kinds
 from meshwright.layout.layouts import distinct
@@ -35,7 +35,7 @@ _Module: TypeAlias = tuple[tuple[Kept, ...], ...]
 _Items: TypeAlias = dict[tuple[str, ...], list[tuple[int, int, Kept]]]
 _STATES: Final[tuple[State, ...]] = ("parameters", "gradients", "optimizer_state")
 _IN_USE: Final = ("gathered", "gradient_buffer", "operand_copy")
-_COLUMNS: Final = (*_STATES, *_IN_USE, "touched")
+_COLUMNS: Final = (*_STATES, *_IN_USE, "read", "written")
 _GATHERED: Final = _COLUMNS.index("gathered")
 _LARGEST: Final = _COLUMNS.index("operand_copy")
 
@@ -47,8 +47,8 @@ class StateColumns:
     All on the fullest rank, that at the origin of the mesh. parameters, gradients, optimizer_state (with the master):
     resident.   gathered: a whole module's parameters while in use, after tp and ep; what `zero` 3 brings together, the
     resident ones below it.   gradient_buffer: a whole module's gradients before they are reduced to their owners.
-    operand_copy: the largest copy of a matrix that is made for one product.   touched: gradients and parameters that a
-    rank updates, as an update moves them beside the state.
+    operand_copy: the largest copy of a matrix that is made for one product.   read, written: by a rank's update, beside
+    optimizer_state: gradients, and parameters without a master; the parameters that change.
     """
 
     parameters: Ints
@@ -57,7 +57,8 @@ class StateColumns:
     gathered: Ints
     gradient_buffer: Ints
     operand_copy: Ints
-    touched: Ints
+    read: Ints
+    written: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,7 +124,7 @@ def _module(tensors: tuple[Tensor, ...], recipe: Recipe) -> _Module:
     resident = kept(tensors, recipe)
     by_state = tuple(tuple(item for item in resident if item.state == state) for state in _STATES)
     in_use = (gathered(tensors, recipe), gradient_buffers(tensors, recipe), operand_copies(tensors, recipe))
-    return (*by_state, *in_use, touched(tensors, recipe))
+    return (*by_state, *in_use, read(tensors, recipe), written(tensors, recipe))
 
 
 @cache
