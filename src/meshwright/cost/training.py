@@ -43,7 +43,7 @@ _MESH: Final = ("dp_replicate", "dp_shard", "pp", "cp", "tp", "ep", "etp")
 NOT_MODELLED: Final = (
     "zero 3: the estimate hides a module behind a whole pass; the simulation, one module ahead, lets a long end wait",
     "norms, rotary embedding, activation functions, residual adds, dropout and the loss (an --efficiency holds them)",
-    "dualpipe: the sum of gradients over the two ranks that hold a stage, one for each direction",
+    "dualpipe: the two ranks that hold a stage add up its gradients, and could share its optimizer state",
     "adapters: that inputs of frozen products need not be kept, and that no gradient goes below the first of them",
     "fp8 with an --efficiency: products that stay in bf16 (ends, router, scores), which take that share of its peak",
     "kernel launches, and that computation and communication slow each other where they overlap",

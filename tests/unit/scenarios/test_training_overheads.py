@@ -187,6 +187,12 @@ def test_slow_devices_stand_in_the_step_and_their_three_reactions_beside_it():
     assert long.best == "exclude"
 
 
+def test_without_a_deadline_slow_devices_take_no_slack():
+    free = asked(job=replace(JOB, deadline=None, reserve=0.0), straggler_sigma=0.02).body["stragglers"]
+    assert free.increase_s > 0
+    assert free.slack_share is None
+
+
 def test_workers_that_prepare_too_little_are_waited_for_and_named():
     few = asked(input_wait=None, prep_workers=3, prep_rate=2.0)
     told, step = few.body["input"], few.best.measures["step"]
