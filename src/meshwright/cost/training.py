@@ -189,7 +189,8 @@ def estimate_training(  # noqa: PLR0917 - the nouns and what follows from them
     parts = training_parts(model, system, job, layouts, assumptions)
     stages = _stages(lines, parts)
     update = update_s(system, lines, state, charged=parts.charged)
-    return _assembled(layouts, assumptions, micro_batches, lines, stages, parts.boundary_s, update, parts.work)
+    beyond = (parts.boundary_s, parts.moved.ends_s[parts.mesh])
+    return _assembled(layouts, assumptions, micro_batches, lines, stages, beyond, update, parts.work)
 
 
 def training_parts(
@@ -279,11 +280,15 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     micro_batches: Ints,
     lines: Pipelines,
     stages: _Stages,
-    boundary: Floats,
+    beyond: tuple[Floats, Floats],
     update: Floats,
     work: TrainingWork,
 ) -> TrainingStep:
-    """The parts of a step of each row's slowest entry, and of the ranks around it."""
+    """The parts of a step of each row's slowest entry, and of the ranks around it.
+
+    beyond: seconds of one message between stages, and of what their two ends add up.
+    """
+    boundary, of_ends = beyond
     zero = layouts.degree("zero")[:, None]
     none = np.zeros(1)
     channel = turns(zero, stages.gather_s, stages.refresh_s, stages.reduce_s, stages.spread_s)
@@ -318,11 +323,11 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     passes = own(stages.forward_s + stages.backward_s)
     compute = named(passes * micro_batches, "compute_s")
     exchanged = own(stages.exchange_forward_s + stages.exchange_backward_s) * micro_batches
-    behind = own(behind_f + behind_b) * micro_batches + own(ends)
+    behind = own(behind_f + behind_b) * micro_batches + own(ends) + of_ends
     bubble = _bubble(layouts, lines, micro_batches, (forward + behind_f, backward + behind_b, stages.weight_s), slowest)
     sends = boundary * 2 * (layouts.degree("pp") - 1)
     exposed = named(exchanged + behind + sends, "exposed_comm_s")
-    channel_s = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
+    channel_s = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather) + of_ends
     return TrainingStep(
         compute_s=compute,
         forward_s=own(stages.forward_s),

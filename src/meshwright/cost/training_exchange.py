@@ -51,13 +51,15 @@ class StateExchange:
 
     gather: its weights over dp_shard x cp, as its products read them (zero 3).   refresh: its parameters as they are
     kept, from those who updated them (zero 1 and 2).   reduce: its gradients to their owners.   spread: the owners'
-    sums over the other copies: those of dp_replicate, and of a tied table that both ends of a pipeline have.
+    sums over the other copies, those of dp_replicate.   ends_s: [rows], of the sum of a table that both ends of a
+    pipeline have; the first end has its gradients last, so nothing hides it. Its bytes are among those of spread.
     """
 
     gather_s: Floats
     refresh_s: Floats
     reduce_s: Floats
     spread_s: Floats
+    ends_s: Floats
     gather_bytes: Floats
     refresh_bytes: Floats
     reduce_bytes: Floats
@@ -228,21 +230,19 @@ def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recip
     read, held, summed = (
         _module_bytes(model, layouts, recipe, listed) for listed in (gathered, updated, gradient_buffers)
     )
-    spread = [
-        (copies, shard, summed[0]),
-        (of_experts, experts, summed[1]),
-        (_ends(system, layouts, nic), shard, _shared_ends(model, layouts, recipe)),
-    ]
+    spread = [(copies, shard, summed[0]), (of_experts, experts, summed[1])]
+    ends = (_ends(system, layouts, nic), shard, _shared_ends(model, layouts, recipe))
     none = np.zeros(summed[0].shape)
     return StateExchange(
         gather_s=_all(shard, read[0]) + _all(experts, read[1]),
         refresh_s=_all(shard, held[0]) + _all(experts, held[1]),
         reduce_s=_all(shard, summed[0]) + _all(experts, summed[1]),
         spread_s=sum((_copies(*item) for item in spread), none),
+        ends_s=_copies(*ends)[:, -2],
         gather_bytes=_sent(shard, read[0]) + _sent(experts, read[1]),
         refresh_bytes=_sent(shard, held[0]) + _sent(experts, held[1]),
         reduce_bytes=_sent(shard, summed[0]) + _sent(experts, summed[1]),
-        spread_bytes=sum((_sent(group, _piece(owners, size)) * 2 for group, owners, size in spread), none),
+        spread_bytes=sum((_sent(group, _piece(owners, size)) * 2 for group, owners, size in (*spread, ends)), none),
     )
 
 

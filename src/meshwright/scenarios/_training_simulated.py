@@ -242,6 +242,8 @@ def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
         elementwise=options.elementwise,
     )
     none = np.zeros_like(state.gathered[0])
+    of_ends = np.zeros(len(none))
+    of_ends[-2] = parts.moved.ends_s[parts.mesh[0]]
     modules = Modules(
         forward_s=parts.work.forward_s[0] + inside[0],
         input_s=parts.input_s[0] + inside[1],
@@ -249,7 +251,7 @@ def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
         gather_once_s=channel.gather_once + none,
         gather_each_s=channel.gather_each + none,
         reduce_each_s=channel.reduce_each + none,
-        reduce_last_s=channel.reduce_last + none,
+        reduce_last_s=channel.reduce_last + of_ends,
         saved_bytes=np.array([*kept.saved[0], kept.embedding[0], kept.head[0]]),
         rebuilt_bytes=np.array([*kept.rebuilt[0], 0, kept.head_transient[0]]),
         gathered_bytes=state.gathered[0] if layout.zero == 3 else none,  # noqa: PLR2004 - the stage

@@ -122,5 +122,7 @@ def test_both_ends_of_a_pipeline_move_their_copy_of_the_table_and_add_up_its_gra
     assert _ends_of("spread_bytes", dp_shard=4, pp=4) == [_TABLE / 4, _TABLE / 4], "2 x 1/2 of a shard"
     far = _SYSTEM.scale_out
     once = 2 * (_SYSTEM.nic_latency + _TABLE / 4 / 2 / far.bandwidth)
-    assert _ends_of("spread_s", dp_shard=4, pp=4) == pytest.approx([once, once])
+    rows = replace(table([Layout(dp_shard=4, pp=4), Layout(dp_shard=16)]), order=PIPELINE_OUTSIDE)
+    found = state_exchange(read_model("Qwen/Qwen2.5-0.5B"), _SYSTEM, rows, Recipe(), "own").ends_s
+    assert found.tolist() == pytest.approx([once, 0.0])
     assert _whole(Recipe(), "spread_bytes", Layout(dp_shard=4, pp=4)) == 0, "a head of its own"
