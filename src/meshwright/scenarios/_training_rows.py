@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.result import Candidate, Excluded
 from meshwright.base.traced import cell
 from meshwright.base.units import show_bytes, show_seconds
-from meshwright.cost.model_flops import forward_flops, model_flops
+from meshwright.cost.model_flops import trained_flops
 from meshwright.job.train import step_progress, step_tokens
 from meshwright.layout.layout import fields_of
 from meshwright.scenarios._training_host import host_capacity_bytes, host_full
 from meshwright.scenarios._training_refusals import refusal
 from meshwright.scenarios._training_table import capacity_bytes
-from meshwright.workload.operators import operators
 
 if TYPE_CHECKING:
     from meshwright.job.train import TrainJob
@@ -75,7 +74,7 @@ def _memory(system: System, options: TrainOptions, table: TrainingTable, row: in
 def _measures(model: Model, system: System, job: TrainJob, table: TrainingTable, row: int) -> dict[str, Any]:
     step, total = table.step, cell(table.step_s, row)
     devices = system.devices
-    peak = devices * system.accelerator.peak_for((job.recipe.compute, "bf16", "fp16"))[1]
+    peak = devices * system.accelerator.peak_for(job.recipe.rates)[1]
     ranks = devices / table.layouts.row(row).pp
     useful = cell(table.useful_s, row)
     busy = useful * (1 + cell(table.overhead, row))
@@ -106,20 +105,11 @@ def _measures(model: Model, system: System, job: TrainJob, table: TrainingTable,
         "gpu_hours": busy * devices / HOUR_S,
         "gpu_hours_with_stops": calendar * devices / HOUR_S,
         "energy_j": None if system.node_power is None else calendar * system.node_power * system.nodes,
-        "mfu": _trained_flops(model, job) * job.global_batch * useful_share / (total * peak),
+        "mfu": trained_flops(model, job.recipe, job.sequence) * job.global_batch * useful_share / (total * peak),
         "hfu": cell(step.hardware_flops, row) * ranks / (total * peak),
         "tokens_per_s_per_gpu": step_progress(job) / (total * devices),
         "peak_rank": int(table.ledger.stage[row]),
     }
-
-
-def _trained_flops(model: Model, job: TrainJob) -> Any:
-    """Model FLOPs of a sequence; under LoRA without the gradients of weights, which are frozen."""
-    whole: Any = model_flops(model, job.sequence)
-    if not job.recipe.lora_rank:
-        return whole
-    rows: Any = 1.0 * job.sequence
-    return whole - sum(forward_flops(item, rows) * item.count for item in operators(model) if item.weights)
 
 
 def _left_out(system: System, memory: dict[str, Any]) -> Excluded:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.result import Candidate, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
-from meshwright.cost import training_offload
+from meshwright.cost import training_activations, training_offload
 from meshwright.cost.training import NOT_MODELLED
 from meshwright.job.train import TrainJob, checked_training, step_progress, step_tokens, steps_of
 from meshwright.layout.axes import PIPELINE_OUTSIDE
@@ -20,7 +20,7 @@ from meshwright.layout.layouts import table as layouts_of
 from meshwright.model.model import Model
 from meshwright.scenarios import _training_simulated
 from meshwright.scenarios._initialisation import initialisation
-from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
+from meshwright.scenarios._shared import other_rates, position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_around import surroundings, warnings_around
 from meshwright.scenarios._training_boxes import boxes_in_time, least_boxes
 from meshwright.scenarios._training_contenders import Shortlist
@@ -45,7 +45,7 @@ from meshwright.scenarios._training_space import training_space
 from meshwright.scenarios._training_systems import TRAINING_BASIS, check_any_can_run, system_row
 from meshwright.scenarios._training_table import capacity_bytes, save_bytes, save_s, training_table
 from meshwright.system.system import System
-from meshwright.workload import training_messages
+from meshwright.workload import saved, training_messages
 
 if TYPE_CHECKING:
     from meshwright.layout.layouts import Layouts
@@ -55,9 +55,6 @@ if TYPE_CHECKING:
 ADDED_TWICE: Final = (
     "an efficiency of model FLOPs that was taken from an MFU ({share:.0%}) already holds communication, bubble and "
     "waits; they are added to it here, {again} a step, so the date is late rather than early"
-)
-FROZEN_LEFT_OUT: Final = (
-    "LoRA: products with the adapters themselves; inputs of frozen matrices are kept as if these were trained",
 )
 NO_FLIPS: Final = "interrupted while flips were looked for: none is told"
 NOT_SIMULATED: Final = (
@@ -160,14 +157,20 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
             *_warnings(model, job, options, seen, found),
             *warnings_around(options, body, best or found[0]),
         ),
-        notes=(*model.notes, *_notes(options, best), *host_notes(system, found)),
+        notes=(
+            *model.notes,
+            *other_rates(system, [job.recipe.rates]),
+            *_notes(options, best),
+            *host_notes(system, found),
+        ),
         not_modelled=(
             *NOT_MODELLED,
             *training_messages.NOT_MODELLED,
+            *training_activations.NOT_MODELLED,
+            *saved.NOT_MODELLED,
             *_training_simulated.NOT_MODELLED,
             *training_offload.NOT_MODELLED,
             *LEFT_OUT,
-            *(FROZEN_LEFT_OUT if job.recipe.lora_rank else ()),
         ),
         sources=sources_of(model, system),
         basis=TRAINING_BASIS,

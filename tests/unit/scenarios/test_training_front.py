@@ -8,6 +8,8 @@ from itertools import pairwise
 import pytest
 
 from meshwright.base.errors import JobError, SystemSpecError
+from meshwright.cost import training_activations
+from meshwright.job.recipe import read_recipe
 from meshwright.job.train import TrainJob
 from meshwright.model.reader import read_model
 from meshwright.scenarios import _training_boxes
@@ -19,6 +21,7 @@ from meshwright.scenarios.training_degradations import training_degradations
 from meshwright.scenarios.training_summary import training_summary
 from meshwright.scenarios.training_systems import plan_train_systems
 from meshwright.system.system import read_system
+from meshwright.workload.saved import NOT_MODELLED as KEPT_LEFT_OUT
 
 _LAYOUT = {"zero": 3, "micro_batch": 1, "tp": 1, "cp": 1, "pp": 1, "dp_replicate": 1, "recompute": "none"}
 _OPTIONS = TrainOptions(
@@ -174,3 +177,12 @@ def test_larger_memory_needs_fewer_boxes():
         found.append(row["least_boxes"])
     assert all(few <= many for few, many in pairwise(found))
     assert found[0] > 1
+
+
+def test_a_plan_says_what_its_memory_leaves_out_and_at_which_rate_fp8_is_charged_where_there_is_none(model):
+    options = TrainOptions(layout={"tp": 1, "cp": 1, "pp": 1, "zero": 3}, flips="none", runs=0, finalists=0, keep=1)
+    job = replace(_JOB, recipe=read_recipe("fp8-adamw"))
+    found = plan_train(model, read_system("hgx-a100"), job, options)
+    assert {*training_activations.NOT_MODELLED, *KEPT_LEFT_OUT} <= {*found.not_modelled}
+    assert any("no fp8 matrix rate" in note for note in found.notes)
+    assert not any("fp8" in note for note in plan_train(model, read_system("hgx-h100"), job, options).notes)

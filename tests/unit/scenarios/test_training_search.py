@@ -10,7 +10,9 @@ from meshwright.layout.layout import read_fixed
 from meshwright.model.reader import read_model
 from meshwright.scenarios import _training_search, training
 from meshwright.scenarios._training_options import TrainOptions
-from meshwright.scenarios._training_space import training_space
+from meshwright.scenarios._training_search import search_training
+from meshwright.scenarios._training_space import chunks, training_space
+from meshwright.scenarios._training_table import training_table
 from meshwright.scenarios.training import plan_train
 from meshwright.scenarios.training_systems import plan_train_systems
 from meshwright.system.system import read_system
@@ -204,3 +206,14 @@ def test_progress_counts_every_layout():
     assert seen == sorted(seen)
     assert seen[-1][0] == result.body["searched"].looked_at <= seen[-1][1]
     assert result.body["searched"].evaluated < result.body["searched"].looked_at
+
+
+def test_fused_units_keep_less_and_the_search_does_not_rule_out_what_they_let_fit():
+    """With 32 GiB a device one rank's activations fit under fused units alone; every layout, one by one, says so."""
+    model, system = read_model(DENSE), read_system("hgx-h100")
+    job = TrainJob(tokens=10**9, sequence=4096, global_batch=16)
+    options = TrainOptions(elementwise="fused", usable_memory=32 * 2**30, layout={"offload": "none", "pp": 1})
+    space = training_space(model, system, job, options.layout)
+    found, _ = search_training(model, system, job, options, space)
+    each = [training_table(model, system, job, options, layouts) for layouts in chunks(space, model)]
+    assert found.finish_s[0] == min(table.finish_s[table.fits].min() for table in each if table.fits.any())
