@@ -28,6 +28,12 @@ class Message(NamedTuple):
     to: int
     micro_batch: int
 
+    @property
+    def words(self) -> str:
+        """What it is."""
+        what = "rows" if self.rows else "gradient"
+        return f"the {what} of micro-batch {self.micro_batch} for virtual stage {self.to}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
