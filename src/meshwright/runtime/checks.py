@@ -5,7 +5,6 @@ Every check names the nearest thing that runs. Nothing here needs torch.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from meshwright.base.errors import LayoutError, RunError
@@ -17,17 +16,35 @@ from meshwright.layout.ownership import index_ranges
 from meshwright.layout.rules import first_broken
 from meshwright.model.feed_forwards import Dense
 from meshwright.model.model import Ends, first_weights
+from meshwright.runtime.job import checked_job, checked_options
 from meshwright.workload.slots import Shape, checked_shape
 
 if TYPE_CHECKING:
     from meshwright.job.recipe import Recipe
     from meshwright.model.model import Model
-    from meshwright.runtime.job import RunJob
+    from meshwright.runtime.job import Launcher, RunJob, RunOptions
 
-LOG: Final = logging.getLogger(__name__)
 FAMILIES: Final = ("llama", "qwen2", "qwen3")
 _NOT_YET: Final = ("replicas", "cp", "ep", "etp", "offload")
 _MOST_RANKS: Final = 4096
+
+
+def check(model: Model, layout: Layout, job: RunJob, options: RunOptions, under: Launcher | None) -> Shape:
+    """All that can be said before torch is loaded; the shape of the pipeline.
+
+    Raises RUN003 (processes), RUN004 (model), RUN005 and the rules' codes (layout), RUN006 and SCH codes (schedule),
+    RUN007 and RUN008 (sizes), RUN009 (recipe), RUN012 (numbers out of range).
+    """
+    checked_job(job)
+    checked_options(options)
+    check_class(model)
+    recipe_of(job.recipe)
+    check_layout(model, layout)
+    check_processes(layout, options, under)
+    shape = shape_of(layout, job)
+    check_schedule(model, layout, shape)
+    check_sizes(model, layout, job)
+    return shape
 
 
 def check_class(model: Model) -> None:
@@ -85,19 +102,17 @@ def check_layout(model: Model, layout: Layout) -> None:
         raise LayoutError(int(broken.code[-3:]), broken.reason, fix)
 
 
-def check_processes(layout: Layout, processes: int, what: str, cores: int) -> None:
-    """Raises RUN003 where the ranks of a layout are not the processes there are. what: who said so.
-
-    More ranks than cores is only told to the log.
-    """
-    if processes != layout.world_size:
+def check_processes(layout: Layout, options: RunOptions, under: Launcher | None) -> None:
+    """Raises RUN003 where the ranks of a layout are not the processes that were asked for, or that a launcher started."""
+    stated = (("--nproc", options.nproc), ("WORLD_SIZE of the launcher", None if under is None else under.ranks))
+    for what, processes in stated:
+        if processes is None or processes == layout.world_size:
+            continue
         cause = f"--layout {layout.id} has {layout.world_size} ranks, and {what} is {processes}"
         fix = f"give {layout.world_size} processes"
         if processes % (layout.pp * layout.tp) == 0 and layout.dp_replicate == 1:
             fix += f", or --layout dp_shard={processes // (layout.pp * layout.tp)}"
         raise RunError(3, cause, fix)
-    if processes > cores:
-        LOG.warning("%d processes share %d cores: the run is right, and slow", processes, cores)
 
 
 def shape_of(layout: Layout, job: RunJob) -> Shape:
@@ -106,11 +121,11 @@ def shape_of(layout: Layout, job: RunJob) -> Shape:
     size = copies * layout.micro_batch
     if job.global_batch % size:
         nearest = max(1, round(job.global_batch / size)) * size
-        cause = f"--global-batch {job.global_batch} is no multiple of {copies} copies x micro_batch={layout.micro_batch}"
+        cause = (
+            f"--global-batch {job.global_batch} is no multiple of {copies} copies x micro_batch={layout.micro_batch}"
+        )
         raise RunError(7, cause, f"--global-batch {nearest}")
-    return Shape(
-        stages=layout.pp, micro_batches=job.global_batch // size, virtual_stages=layout.virtual_stages
-    )
+    return Shape(stages=layout.pp, micro_batches=job.global_batch // size, virtual_stages=layout.virtual_stages)
 
 
 def check_schedule(model: Model, layout: Layout, shape: Shape) -> None:
@@ -135,9 +150,7 @@ def check_sizes(model: Model, layout: Layout, job: RunJob) -> None:
         cause = f"--sequence {job.sequence} is no multiple of tp={layout.tp}, which cuts positions under sp"
         raise RunError(8, cause, f"--sequence {nearest}")
     table_of_tokens = first_weights(model)[0]
-    shares = [
-        index_ranges(table_of_tokens, layout, rank, "gathered", PIPELINE_OUTSIDE)[0] for rank in range(layout.tp)
-    ]
+    shares = [index_ranges(table_of_tokens, layout, rank, "gathered", PIPELINE_OUTSIDE)[0] for rank in range(layout.tp)]
     if not all(shares):
         cause = f"tp={layout.tp} leaves a rank without any of {model.vocab} token numbers"
         raise RunError(8, cause, f"--layout tp={max(1, layout.tp // 2)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -19,16 +20,8 @@ from meshwright.base.result import Basis, Defaulted, Result, Source, Verdict
 from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import fields_of
 from meshwright.layout.mesh import coordinates
-from meshwright.runtime.checks import (
-    check_class,
-    check_layout,
-    check_processes,
-    check_schedule,
-    check_sizes,
-    recipe_of,
-    shape_of,
-)
-from meshwright.runtime.job import Launcher, RunJob, RunOptions, checked_job, checked_options
+from meshwright.runtime.checks import check, recipe_of
+from meshwright.runtime.job import Launcher, RunJob, RunOptions
 from meshwright.runtime.launch.member import BACKENDS, Member, Told
 from meshwright.runtime.launch.supervisor import Crew, launch
 from meshwright.runtime.launch.under import run_under
@@ -51,6 +44,7 @@ if TYPE_CHECKING:
 Utilisation: TypeAlias = Callable[[float, float], float]
 """MFU from the tokens a second of all ranks and the peak of one device in FLOP/s."""
 
+LOG: Final = logging.getLogger(__name__)
 _FORMATS: Final = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _AXES: Final = ("pp", "dp_replicate", "dp_shard", "tp")
 _NOT_MODELLED: Final = (
@@ -99,38 +93,19 @@ class Ran:
 def train(question: Question, utilisation: Utilisation, told: Told, under: Launcher | None) -> Result:
     """Run the job. told: takes every `StepRow` of rank 0.   under: the launcher that started this process, if one did.
 
-    The verdict is no where the loss is no number. Raises RUN002 (no CUDA), RUN003 (processes), RUN004 (model), RUN005 and
-    the rules' codes (layout), RUN006 and SCH codes (schedule), RUN007 and RUN008 (sizes), RUN009 (recipe), RUN010 and
-    RUN011 (a rank that failed or stood), RUN012 (numbers out of range).
+    The verdict is no where the loss is no number. Raises as `check`, RUN002 (no CUDA), RUN010 and RUN011 (a rank that
+    failed, or stood).
     """
-    recipe = check(question, under)
-    crew = crew_of(question.layout, question.options)
+    layout, options = question.layout, question.options
+    check(question.model, layout, question.job, options, under)
+    _check_devices(options, 1 if under is not None else layout.world_size)
+    crew = crew_of(layout, options)
     if under is None:
+        _tell_of_cores(layout, options)
         ran = cast("Ran", launch(run_rank, question, crew, told)[0])
     else:
         ran = cast("Ran", run_under(under, run_rank, question, crew, told))
-    return _result(question, recipe, ran, utilisation)
-
-
-def check(question: Question, under: Launcher | None) -> Kept:
-    """Everything that can be said before a process starts; the recipe. Raises as `train`."""
-    model, layout, job, options = question.model, question.layout, question.job, question.options
-    checked_job(job)
-    checked_options(options)
-    check_class(model)
-    recipe = recipe_of(job.recipe)
-    check_layout(model, layout)
-    check_schedule(model, layout, shape_of(layout, job))
-    check_sizes(model, layout, job)
-    cores = os.cpu_count() or 1
-    if under is not None:
-        check_processes(layout, under.ranks, "WORLD_SIZE of the launcher", layout.world_size)
-    if options.nproc is not None:
-        check_processes(layout, options.nproc, "--nproc", cores)
-    elif under is None and options.devices == "cpu":
-        check_processes(layout, layout.world_size, "--nproc", cores)
-    _check_devices(options, 1 if under is not None else layout.world_size)
-    return recipe
+    return _result(question, recipe_of(question.job.recipe), ran, utilisation)
 
 
 def crew_of(layout: Layout, options: RunOptions) -> Crew:
@@ -207,6 +182,13 @@ def _check_devices(options: RunOptions, here: int) -> None:
         raise RunError(2, cause, f"a layout of {there} ranks, or torchrun on more machines")
 
 
+def _tell_of_cores(layout: Layout, options: RunOptions) -> None:
+    """A warning where ranks have less than a core each."""
+    cores = os.cpu_count() or 1
+    if options.devices == "cpu" and layout.world_size > cores:
+        LOG.warning("%d processes share %d cores: the run is right, and slow", layout.world_size, cores)
+
+
 # ------------------------------------------------------------------------------------------------------------ the answer
 
 
@@ -219,7 +201,7 @@ def _result(question: Question, recipe: Kept, ran: Ran, utilisation: Utilisation
     stated = {item.name: getattr(job, item.name) for item in fields(job)}
     return Result(
         command="run train",
-        verdict=_verdict(question, ran, rate, broken),
+        verdict=_verdict(question, ran, broken),
         inputs={
             "model": question.model,
             "system": None,
@@ -236,9 +218,7 @@ def _result(question: Question, recipe: Kept, ran: Ran, utilisation: Utilisation
         defaulted=(*question.model.defaulted, *question.defaulted),
         not_modelled=_NOT_MODELLED,
         sources=(*(() if question.model.source is None else (question.model.source,)), *sources),
-        basis={
-            name: Basis.MEASURED for name in ("loss", "gradient_norm", "tokens", "seconds", "tokens_per_s", "mfu")
-        },
+        basis={name: Basis.MEASURED for name in ("loss", "gradient_norm", "tokens", "seconds", "tokens_per_s", "mfu")},
         body={
             "layout_id": layout.id,
             "ranks": layout.world_size,
@@ -257,13 +237,14 @@ def _result(question: Question, recipe: Kept, ran: Ran, utilisation: Utilisation
     )
 
 
-def _verdict(question: Question, ran: Ran, rate: float, broken: int | None) -> Verdict:
-    name = f"{question.model.name} on {question.layout.world_size} processes ({question.layout.id})"
+def _verdict(question: Question, ran: Ran, broken: int | None) -> Verdict:
+    ranks = question.layout.world_size
+    name = f"{question.model.name} on {'1 process' if ranks == 1 else f'{ranks} processes'} ({question.layout.id})"
     if broken is not None:
         return Verdict(answer="no", text=f"{name}: the loss or the gradient of step {broken} is no number")
     first, last = ran.steps[0].loss, ran.steps[-1].loss
     count = f"{len(ran.steps)} steps" if len(ran.steps) > 1 else "1 step"
-    return Verdict(answer="yes", text=f"{name}: {count}, loss {first:.4f} to {last:.4f}, {rate:,.0f} tokens a second")
+    return Verdict(answer="yes", text=f"{name}: {count}, loss {first:.4f} to {last:.4f}")
 
 
 def _peak(options: RunOptions, recipe: Kept, device: str) -> tuple[float | None, tuple[Source, ...], str | None]:

@@ -15,8 +15,8 @@ from meshwright.cli.options import ModelChoice, Output, layout_option, output_op
 from meshwright.cli.progress import lines
 from meshwright.cli.show import show
 from meshwright.model.reader import read_arithmetic
-from meshwright.runtime.checks import check_class, check_layout, check_schedule, shape_of
-from meshwright.runtime.job import Launcher, RunJob, RunOptions, checked_job, completed
+from meshwright.runtime.checks import check
+from meshwright.runtime.job import Launcher, RunJob, RunOptions, completed
 from meshwright.scenarios.mfu import utilisation_of
 from meshwright.scenarios.slot_orders import by_layers, slot_orders
 
@@ -71,15 +71,12 @@ def _train(  # noqa: PLR0917 - what was typed
     given: dict[str, Any],
     under: Launcher | None,
 ) -> Result:
-    job = checked_job(build(RunJob, {**{key: given.pop(key) for key in _JOB}, "seed": output.seed}, "job"))
+    job = build(RunJob, {**{key: given.pop(key) for key in _JOB}, "seed": output.seed}, "job")
     options = build(RunOptions, {**given, "peak_flops": _rate(given["peak_flops"])}, "run train")
     layout, defaulted = completed(fixed, schedule)
     model = model_of(choice, {})
-    check_class(model)
+    shape = check(model, layout, job, options, under)
     arithmetic = read_arithmetic(choice.name, cache=hub_cache(), download=choice.download)
-    check_layout(model, layout)
-    shape = shape_of(layout, job)
-    check_schedule(model, layout, shape)
     slots = slot_orders(layout.schedule or "", shape, by_layers(layout.schedule or "", shape, model.layers))
     if find_spec("torch") is None:
         raise RunError(1, "a run needs the extra torch, and it is not installed", "pip install 'meshwright[torch]'")

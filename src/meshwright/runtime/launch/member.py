@@ -141,4 +141,3 @@ def _port(file: Path) -> int:
 
 
 _SOON_S: Final = 0.01
-

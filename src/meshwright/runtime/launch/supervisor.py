@@ -90,9 +90,7 @@ class _Run:
         crew, context = self.crew, multiprocessing.get_context(start)
         self.board = Board(self.folder / "board", len(crew.places))
         for rank in range(len(crew.places)):
-            seat = Seat(
-                rank=rank, local_rank=rank, places=crew.places, devices=crew.devices, timeout_s=crew.timeout_s
-            )
+            seat = Seat(rank=rank, local_rank=rank, places=crew.places, devices=crew.devices, timeout_s=crew.timeout_s)
             own, its = context.Pipe(duplex=False)
             given = (seat, self._files(rank), its, function, payload)
             started = context.Process(target=process, args=given, name=f"meshwright rank {rank}", daemon=True)
