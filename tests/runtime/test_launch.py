@@ -15,7 +15,9 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 
 from meshwright.base.errors import LayoutError, RunError  # noqa: E402
+from meshwright.runtime.job import Launcher  # noqa: E402
 from meshwright.runtime.launch.supervisor import Crew, launch  # noqa: E402
+from meshwright.runtime.launch.under import run_under  # noqa: E402
 from tests.runtime.processes import children_of, gone_within  # noqa: E402
 
 _STEP = 2
@@ -172,6 +174,72 @@ def alone(member, _):
 def test_a_rank_that_nobody_waits_for_may_not_stand_either():
     error, _ = outcome(alone, 1, timeout_s=2.0)
     assert error.cause.startswith("rank 0 (pp 0, tp 0) stood still for 2 s")
+
+
+# -------------------------------------------------------------------------------------------- under another's launcher
+
+
+def raising_in_step(member, _):
+    member.where.enters_step(_STEP)
+    if member.rank == 1:
+        raise ValueError("a fault of one rank")
+    dist.all_reduce(torch.ones(1))
+
+
+def sleeping_in_step(member, _):
+    member.where.enters_step(_STEP)
+    if member.rank == 1:
+        time.sleep(30)
+    dist.all_reduce(torch.ones(1))
+
+
+def under(rank, port, function, answers):
+    """What a process that torchrun started does."""
+    launcher = Launcher(rank=rank, local_rank=rank, ranks=2, host="127.0.0.1", port=port, serves=True, attempt=0)
+    try:
+        answers.put((rank, run_under(launcher, function, 1, crew(2, 4.0), silent)))
+    except RunError as error:
+        answers.put((rank, f"{error.code} {error.cause}"))
+    answers.close()
+    answers.join_thread()
+    os._exit(0)
+
+
+def answers_under(function, count):
+    """What the first `count` of two ranks say, by rank; the store is the launcher's."""
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    started = [context.Process(target=under, args=(rank, store.port, function, answers)) for rank in (0, 1)]
+    for item in started:
+        item.start()
+    try:
+        return dict(answers.get(timeout=30) for _ in range(count))
+    finally:
+        for item in started:
+            item.kill()
+            item.join()
+
+
+def test_ranks_of_another_launcher_join_and_compute():
+    assert answers_under(summed, 2) == {0: 3.0, 1: 3.0}
+
+
+def test_there_a_rank_that_raises_is_named_by_itself_and_by_the_one_that_waited():
+    told = answers_under(raising_in_step, 2)
+    start = "RUN010 rank 1 (pp 0, tp 1) raised ValueError: a fault of one rank in step 2"
+    assert told[0].startswith(start)
+    assert told[1].startswith(start)
+    assert "rank 0 (pp 0, tp 0) waited for it in all_reduce over tp" in told[0]
+
+
+def test_there_a_rank_that_sleeps_is_named_by_the_one_that_waited():
+    told = answers_under(sleeping_in_step, 1)
+    assert told[0].startswith("RUN011 rank 1 (pp 0, tp 1) stood still for 4 s in something that it did not tell; ")
+    assert "rank 0 (pp 0, tp 0) waited for it in all_reduce over tp (step 2)" in told[0]
+
+
+# ------------------------------------------------------------------------------------------------------------- orphans
 
 
 def orphaned(folder):

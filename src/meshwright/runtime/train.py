@@ -118,7 +118,7 @@ def crew_of(layout: Layout, options: RunOptions) -> Crew:
 def run_rank(member: Member, question: Question) -> Ran:
     """One rank's part: its stages, then step after step. Rank 0 tells each."""
     layout, job = question.layout, question.job
-    member.where.does("builds its stages")
+    member.where.does("building its stages")
     world = join(layout, member.rank, member.device)
     kept = recipe_of(job.recipe)
     recipe = Recipe(precision=precision_of(kept), rate=job.lr, clip=job.clip)
@@ -153,7 +153,7 @@ def _noted(values: Values, where: Whereabouts) -> Values:
     """The same values, each weight noted: drawing those of a large model takes long."""
 
     def found(name: str, ranges: tuple[range, ...]) -> torch.Tensor:
-        where.does(f"fills {name}")
+        where.does(f"filling {name}")
         return values(name, ranges)
 
     return found

@@ -76,13 +76,13 @@ def process(seat: Seat, files: Files, pipe: Connection, function: Function, payl
     board = Board(files.board, len(seat.places))
     where = Whereabouts(lambda note: board.write(seat.rank, note))
     try:
-        where.does("joins the others")
+        where.does("joining the others")
         store = dist.TCPStore("127.0.0.1", _port(files.port), is_master=False, timeout=_timeout(seat))
         with joined(seat, store, where) as device:
             tell = _teller(pipe)
             member = Member(rank=seat.rank, ranks=len(seat.places), device=device, where=where, tell=tell)
             found = function(member, payload)
-            where.does("has ended")
+            where.does("its end")
             pipe.send(("found", found))
     except Exception as problem:  # noqa: BLE001 - whatever it is, the supervisor is told
         traceback.print_exc()

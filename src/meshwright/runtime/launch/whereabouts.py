@@ -39,7 +39,7 @@ class Note:
     """
 
     at_s: float = 0.0
-    doing: str = "starts"
+    doing: str = "its start"
     call: str = ""
     peers: tuple[int, ...] = ()
     number: int = 0
@@ -146,7 +146,7 @@ class Board:
                 return note_of(line[_LENGTH : _LENGTH + length].decode()) if length else Note(at_s=time.monotonic())
             except (ValueError, TypeError, KeyError):
                 time.sleep(_MOMENT_S)
-        return Note(at_s=time.monotonic(), doing="is at an unknown place")
+        return Note(at_s=time.monotonic(), doing="an unknown place")
 
 
 _TRIES: Final = 20
