@@ -40,7 +40,7 @@ def _rows(result: Result) -> Sequence[Mapping[str, Json]]:
         return _explained(result)
     if result.candidates:
         return [cells(_whole(item)) for item in cast("list[dict[str, Json]]", as_json(result)["candidates"])]
-    for name in _TABLES:
+    for name in ("steps",) if result.command == "run train" else _TABLES:
         if body.get(name) == [] or records(body.get(name)):
             return [cells(item) for item in records(body[name]) or ()]
     return [{"field": path, "value": value} for path, value in leaves(body).items()]

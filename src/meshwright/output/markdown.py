@@ -29,6 +29,7 @@ from meshwright.output.columns import (
 )
 from meshwright.output.expressions import WHOLE, formulas, inputs
 from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS
+from meshwright.output.runs import STEP_COLUMNS
 from meshwright.output.training_tables import SYSTEM_COLUMNS, TRAINING_COLUMNS, calendar_rows, step_rows
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ def _body(result: Result) -> Iterator[str]:
         drawn = body.pop("simulated")
         if drawn:
             yield from _titled("The run, drawn", _drawn(DRAWN_COLUMNS, drawn))
+    if result.command == "run train":
+        yield from _titled("Steps", _drawn(STEP_COLUMNS, body.pop("steps")))
     if "answer" in body and "steps" in body:
         for step in body["steps"]:
             yield from _step(step, body["answer"][step["id"]])

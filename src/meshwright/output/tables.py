@@ -25,6 +25,7 @@ from meshwright.output.columns import (
 from meshwright.output.explanation import draw_explanation
 from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS, curve_bars, interval_totals
 from meshwright.output.plan_tables import draw_columns, draw_flips, draw_plan
+from meshwright.output.runs import STEP_COLUMNS, run_totals, shown_steps
 from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
 from meshwright.output.training_tables import draw_training
 
@@ -78,6 +79,8 @@ def _draw(console: Console, result: Result) -> None:  # noqa: C901 - a branch a 
         _intervals(console, result.body)
     elif result.command == "checkpoint timeline":
         _saves(console, result)
+    elif result.command == "run train":
+        _ran(console, result.body)
     elif "items" in result.body:
         _items(console, cast("list[Mapping[str, Any]]", result.body["items"]))
     elif "steps" in result.body:
@@ -151,6 +154,17 @@ def _saves(console: Console, result: Result) -> None:
     for line in save_totals(result.body):
         console.print(line)
     draw_flips(console, result)
+
+
+def _ran(console: Console, body: Mapping[str, Any]) -> None:
+    """The steps of a run, and what it ran on."""
+    rows, more = shown_steps(body)
+    console.print()
+    draw_columns(console, STEP_COLUMNS, rows)
+    if more:
+        console.print(f"{more} more steps between: --format json lists them all")
+    for line in run_totals(body):
+        console.print(line)
 
 
 def _inspect(console: Console, body: Mapping[str, Any]) -> None:
