@@ -12,8 +12,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import torch
-import torch.distributed._functional_collectives  # noqa: F401 # pyright: ignore[reportUnusedImport] - once, before processes are forked
-import torch.distributed.fsdp  # pyright: ignore[reportUnusedImport] # noqa: F401 - as above
+import torch.distributed._functional_collectives  # pyright: ignore[reportUnusedImport] - once, before processes are forked
+import torch.distributed.fsdp  # pyright: ignore[reportUnusedImport]
 
 from meshwright.base.errors import RunError
 from meshwright.base.result import Basis, Defaulted, Result, Source, Verdict
@@ -218,7 +218,7 @@ def _result(question: Question, recipe: Kept, ran: Ran, utilisation: Utilisation
         defaulted=(*question.model.defaulted, *question.defaulted),
         not_modelled=_NOT_MODELLED,
         sources=(*(() if question.model.source is None else (question.model.source,)), *sources),
-        basis={name: Basis.MEASURED for name in ("loss", "gradient_norm", "tokens", "seconds", "tokens_per_s", "mfu")},
+        basis=dict.fromkeys(("loss", "gradient_norm", "tokens", "seconds", "tokens_per_s", "mfu"), Basis.MEASURED),
         body={
             "layout_id": layout.id,
             "ranks": layout.world_size,
