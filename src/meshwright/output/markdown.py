@@ -107,7 +107,7 @@ def _training(result: Result) -> Iterator[str]:
         yield from _value("Alive at its peak", plain(shown.measures["peak_alive"]))
 
 
-def _body(result: Result) -> Iterator[str]:
+def _body(result: Result) -> Iterator[str]:  # noqa: C901 - a branch a command
     """The blocks of one verb: a catalog and a model's parts in their columns, the rest as it is named."""
     body = dict(result.body)
     items: list[Mapping[str, Any]] = body.pop("items", [])

@@ -121,9 +121,7 @@ def shape_of(layout: Layout, job: RunJob) -> Shape:
     size = copies * layout.micro_batch
     if job.global_batch % size:
         nearest = max(1, round(job.global_batch / size)) * size
-        cause = (
-            f"--global-batch {job.global_batch} is no multiple of {copies} copies x micro_batch={layout.micro_batch}"
-        )
+        cause = f"--global-batch {job.global_batch}: no multiple of {copies} copies x micro_batch={layout.micro_batch}"
         raise RunError(7, cause, f"--global-batch {nearest}")
     return Shape(stages=layout.pp, micro_batches=job.global_batch // size, virtual_stages=layout.virtual_stages)
 

@@ -27,8 +27,8 @@ _DEFAULT_SEQUENCE: Final = Tokens(64)
 class RunJob:
     """steps: of the optimizer.   global_batch: samples of a step over all ranks.   sequence: positions of one.
 
-    recipe: formats and optimizer, by name.   lr: of AdamW.   clip: largest norm of the whole gradient.   seed: of weights
-    and samples.   ragged: samples have lengths from 2 to `sequence`.
+    recipe: formats and optimizer, by name.   lr: of AdamW.   clip: largest norm of the whole gradient.   seed: of
+    weights and samples.   ragged: samples have lengths from 2 to `sequence`.
     """
 
     steps: int = 10
@@ -68,6 +68,35 @@ class Launcher:
     port: int
     serves: bool
     attempt: int
+
+
+_LAUNCHED: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def launcher_of(environment: Mapping[str, str]) -> Launcher | None:
+    """What torchrun, or a launcher like it, says of this process; None where none started it.
+
+    Raises RUN003 where it says no whole number.
+    """
+    if not all(name in environment for name in _LAUNCHED):
+        return None
+    rank = _number(environment, "RANK", "")
+    return Launcher(
+        rank=rank,
+        local_rank=_number(environment, "LOCAL_RANK", str(rank)),
+        ranks=_number(environment, "WORLD_SIZE", ""),
+        host=environment["MASTER_ADDR"],
+        port=_number(environment, "MASTER_PORT", ""),
+        serves=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        attempt=_number(environment, "TORCHELASTIC_RESTART_COUNT", "0"),
+    )
+
+
+def _number(environment: Mapping[str, str], name: str, usual: str) -> int:
+    text = environment.get(name, usual)
+    if not text.isdecimal():
+        raise RunError(3, f"{name} is {text!r}", "start it with torchrun, or without that variable")
+    return int(text)
 
 
 def checked_job(job: RunJob) -> RunJob:

@@ -1,4 +1,4 @@
-"""A model, a layout, resolved slot orders and a job go in; the job runs on real processes, and its `Result` comes out."""
+"""A model, a layout, slot orders and a job go in; the job runs on real processes, and its `Result` comes out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import torch
-import torch.distributed._functional_collectives  # noqa: F401 # pyright: ignore[reportUnusedImport] - once, before processes are forked
-import torch.distributed.fsdp  # pyright: ignore[reportUnusedImport] # noqa: F401 - as above
+import torch.distributed._functional_collectives  # pyright: ignore[reportUnusedImport] - loaded once, before a fork
+import torch.distributed.fsdp  # pyright: ignore[reportUnusedImport] - as above
 
 from meshwright.base.errors import RunError
 from meshwright.base.result import Basis, Defaulted, Result, Source, Verdict
@@ -189,7 +189,7 @@ def _tell_of_cores(layout: Layout, options: RunOptions) -> None:
         LOG.warning("%d processes share %d cores: the run is right, and slow", layout.world_size, cores)
 
 
-# ------------------------------------------------------------------------------------------------------------ the answer
+# ---------------------------------------------------------------------------------------------------------- the answer
 
 
 def _result(question: Question, recipe: Kept, ran: Ran, utilisation: Utilisation) -> Result:
@@ -218,7 +218,7 @@ def _result(question: Question, recipe: Kept, ran: Ran, utilisation: Utilisation
         defaulted=(*question.model.defaulted, *question.defaulted),
         not_modelled=_NOT_MODELLED,
         sources=(*(() if question.model.source is None else (question.model.source,)), *sources),
-        basis={name: Basis.MEASURED for name in ("loss", "gradient_norm", "tokens", "seconds", "tokens_per_s", "mfu")},
+        basis=dict.fromkeys(("loss", "gradient_norm", "tokens", "seconds", "tokens_per_s", "mfu"), Basis.MEASURED),
         body={
             "layout_id": layout.id,
             "ranks": layout.world_size,
