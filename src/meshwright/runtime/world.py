@@ -28,13 +28,15 @@ SAMPLES: Final = ("dp_replicate", "dp_shard")
 class World:
     """Where a rank stands. mesh: None where the layout is one rank and no process group is needed.
 
-    place: coordinate along every axis.   device: of tensors.
+    all_copies: dp_replicate and dp_shard as one axis, where both are there.   place: coordinate along every axis.
+    device: of tensors.
     """
 
     layout: Layout
     rank: int
     place: Mapping[str, int]
     mesh: DeviceMesh | None
+    all_copies: DeviceMesh | None
     device: torch.device
 
     @property
@@ -65,13 +67,16 @@ def join(layout: Layout, rank: int, device: torch.device) -> World:
 
     Every rank makes the groups of all, in one order.
     """
-    mesh = None
+    mesh = all_copies = None
+    ranks = torch.arange(layout.world_size)
     if layout.world_size > 1:
         shape = [getattr(layout, axis) for axis in PIPELINE_OUTSIDE]
-        ranks = torch.arange(layout.world_size).reshape(shape)
-        mesh = DeviceMesh(device.type, ranks, mesh_dim_names=PIPELINE_OUTSIDE)
+        mesh = DeviceMesh(device.type, ranks.reshape(shape), mesh_dim_names=PIPELINE_OUTSIDE)
+    if layout.dp_replicate > 1 and layout.dp_shard > 1:
+        flat = ranks.reshape(layout.pp, layout.dp_replicate * layout.dp_shard, -1)
+        all_copies = DeviceMesh(device.type, flat, mesh_dim_names=("pp", "copies", "rest"))["copies"]
     place = coordinates(layout, rank, PIPELINE_OUTSIDE)
-    return World(layout=layout, rank=rank, place=place, mesh=mesh, device=device)
+    return World(layout=layout, rank=rank, place=place, mesh=mesh, all_copies=all_copies, device=device)
 
 
 def summed_over(world: World, value: torch.Tensor, axes: tuple[str, ...]) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""A `Model`, its arithmetic and a rank's index ranges go in; the modules of one stage come out: Llama and Qwen2/3, dense.
+"""A `Model`, its arithmetic and a rank's index ranges go in; the modules of a stage come out: Llama and Qwen2/3, dense.
 
 Parameters are called as Hugging Face calls them (`model.layers.3.self_attn.q_proj.weight`), whatever stage they are on.
 Their sizes are those of the ownership table: a rank's heads, columns and token numbers.
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from meshwright.model.mixers import Attention as AttentionShape
 from meshwright.runtime.modules.linear import Later, Linear
@@ -98,7 +97,7 @@ class FeedForward(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """[batch, positions, hidden] to this rank's part of the same."""
-        gate, up = F.silu(self.gate_proj(rows)), self.up_proj(rows)
+        gate, up = nn.functional.silu(self.gate_proj(rows)), self.up_proj(rows)
         product = gate * up
         with remade(product, lambda: gate * up, wanted=self.wraps.products):
             return self.down_proj(product)
@@ -202,4 +201,4 @@ def _rows(share: Share, layer: int, name: str) -> int:
 def _core(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """[batch, heads, positions, head_dim]: scores, a causal softmax, and the mix of values."""
     grouped = queries.shape[1] != keys.shape[1]
-    return F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=grouped)
+    return nn.functional.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=grouped)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,8 +43,8 @@ class Linear(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """[..., in] to [..., out]."""
         if self.later.splits and torch.is_grad_enabled():
-            return _Product.apply(rows, self.weight, self.bias, self.later)  # pyright: ignore[reportReturnType] - untyped in torch
-        return F.linear(rows, self.weight, self.bias)
+            return _Product.apply(rows, self.weight, self.bias, self.later)
+        return nn.functional.linear(rows, self.weight, self.bias)
 
 
 class _Product(torch.autograd.Function):
@@ -56,7 +55,7 @@ class _Product(torch.autograd.Function):
         ctx.save_for_backward(rows)
         # not saved: a block that is made again would bring a copy, and a gradient that is put off would be lost on it
         ctx.weight, ctx.bias, ctx.later = weight, bias, later
-        return F.linear(rows, weight, bias)
+        return nn.functional.linear(rows, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:

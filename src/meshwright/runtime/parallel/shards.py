@@ -1,8 +1,8 @@
 """Stages go in; the same stages with parameters, gradients and optimizer state sharded as `zero` says come out: FSDP2.
 
-zero 0 is torch's `replicate` (gradients are summed over all copies), 1 to 3 are `fully_shard` over dp_shard, copied over
-dp_replicate. What is kept between steps is always a shard under 1 to 3; the stage decides when parameters are whole and
-when gradients are reduced:
+zero 0 is torch's `replicate` (gradients are summed over all copies), 1 to 3 are `fully_shard` over dp_shard, copied
+over dp_replicate. What is kept between steps is always a shard under 1 to 3; the stage decides when parameters are
+whole and when gradients are reduced:
 
     zero   parameters are whole                          gradients are reduced
     0, 1   from the first forward to the last backward   after the last micro-batch
@@ -118,7 +118,8 @@ def _copies(world: World) -> DeviceMesh:
         return world.mesh["dp_shard"]
     if world.layout.dp_shard == 1:
         return world.mesh["dp_replicate"]
-    return world.mesh["dp_replicate", "dp_shard"]._flatten("copies")  # noqa: SLF001 - torch's name for it
+    assert world.all_copies is not None
+    return world.all_copies
 
 
 def _parts(stage: Stage) -> list[nn.Module]:

@@ -2,7 +2,7 @@
 
 After the reduction over samples, a gradient is still a part of one
 - over tp, where a weight that every rank repeats worked on a rank's own heads, or on its own positions under sp;
-- over pipeline ranks, where two stages hold one weight: a tied head, and the two directions of a bidirectional pipeline.
+- over pipeline ranks, where two stages hold one weight: a tied head, and both directions of a bidirectional pipeline.
 Left unsummed, copies drift apart and nothing fails.
 """
 
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.distributed as dist
@@ -36,7 +36,6 @@ class Sums:
     """The groups of one rank. over_tp: ranks that repeat a weight, by name.   over_stages: by name, its holders.
 
     copies: over all ranks and modules of the run, how many hold each element of what the optimizer keeps, by name.
-    holders: by name, how many modules of all stages hold it.
     """
 
     over_tp: Mapping[str, dist.ProcessGroup]
@@ -62,7 +61,7 @@ def sums_of(model: Model, world: World, holders: Mapping[str, Sequence[int]]) ->
             for name, ranks in holders.items()
             if (group := by_set.get(tuple(sorted(set(ranks))))) is not None
         },
-        copies={name: state[name] * len(holders[name]) for name in named},
+        copies={name: state[name] * len(ranks) for name, ranks in holders.items()},
     )
 
 
@@ -94,13 +93,13 @@ def sum_gradients(parameters: Sequence[tuple[str, Tensor]], sums: Sums) -> None:
             _sum_bucket(members, group, once=chosen is sums.over_stages)
 
 
-def global_norm(parameters: Sequence[tuple[str, Tensor]], sums: Sums) -> Tensor:
+def global_norm(parameters: Sequence[tuple[str, Tensor]], sums: Sums, world: World) -> Tensor:
     """The Euclidean norm of the whole gradient, every element counted once, on every rank."""
-    total = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64, device=world.device)
     for name, parameter in parameters:
         if parameter.grad is not None:
-            total += kept(parameter.grad).to("cpu", torch.float64).pow(2).sum() / sums.copies[name]
-    if dist.is_initialized():
+            total += kept(parameter.grad).double().pow(2).sum() / sums.copies[name]
+    if world.mesh is not None:
         dist.all_reduce(total)
     return total.sqrt()
 
@@ -144,7 +143,7 @@ def _neighbours(world: World, count: int) -> dist.ProcessGroup:
         for ranks in groups(world.layout, "tp", PIPELINE_OUTSIDE)
         for first in range(0, len(ranks), count)
     ]
-    return _mine(world, runs)
+    return cast("dist.ProcessGroup", _mine(world, runs))  # the runs cover every rank
 
 
 def _across(world: World, stages: Sequence[int]) -> dist.ProcessGroup | None:
@@ -166,5 +165,5 @@ def _mine(world: World, runs: Sequence[Sequence[int]]) -> dist.ProcessGroup | No
     found = None
     for ranks in runs:
         group = dist.new_group(list(ranks))
-        found = group if world.rank in ranks else found
+        found = cast("dist.ProcessGroup", group) if world.rank in ranks else found
     return found

@@ -41,14 +41,14 @@ def enter(rows: Tensor, tp: TensorGroup) -> Tensor:
     """[batch, positions (of this rank under sp), hidden] to [batch, all positions, hidden]."""
     if tp.size == 1:
         return rows
-    return _Gather.apply(rows, tp) if tp.sp else _Copy.apply(rows, tp)  # pyright: ignore[reportReturnType] - untyped in torch
+    return _Gather.apply(rows, tp) if tp.sp else _Copy.apply(rows, tp)
 
 
 def leave(rows: Tensor, tp: TensorGroup) -> Tensor:
     """Parts of sums [batch, all positions, hidden] to their sums, of this rank's positions under sp."""
     if tp.size == 1:
         return rows
-    return _Scatter.apply(rows, tp) if tp.sp else _Sum.apply(rows, tp)  # pyright: ignore[reportReturnType] - untyped in torch
+    return _Scatter.apply(rows, tp) if tp.sp else _Sum.apply(rows, tp)
 
 
 def summed(rows: Tensor, tp: TensorGroup) -> Tensor:

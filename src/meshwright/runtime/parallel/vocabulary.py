@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from meshwright.runtime.parallel.tensor import TensorGroup, highest, leave, summed
 
@@ -25,9 +24,9 @@ class TokenTable(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """[batch, positions] to [batch, positions (of this rank under sp), hidden]."""
         if self.tp.size == 1:
-            return F.embedding(tokens, self.weight)
+            return nn.functional.embedding(tokens, self.weight)
         here = (tokens >= self.owned.start) & (tokens < self.owned.stop)
-        rows = F.embedding(torch.where(here, tokens - self.owned.start, 0), self.weight)
+        rows = nn.functional.embedding(torch.where(here, tokens - self.owned.start, 0), self.weight)
         return leave(rows * here[..., None], self.tp)
 
 
@@ -39,8 +38,8 @@ def token_loss(logits: Tensor, labels: Tensor, owned: range, tp: TensorGroup) ->
     """
     flat, targets = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
     if tp.size == 1:
-        return F.cross_entropy(flat, targets, ignore_index=NO_LABEL, reduction="sum")
-    return _SharedLoss.apply(flat, targets, owned, tp)  # pyright: ignore[reportReturnType] - untyped in torch
+        return nn.functional.cross_entropy(flat, targets, ignore_index=NO_LABEL, reduction="sum")
+    return _SharedLoss.apply(flat, targets, owned, tp)
 
 
 class _SharedLoss(torch.autograd.Function):

@@ -1,14 +1,14 @@
 """A rank's slots, its stages and the samples of a step go in; gradients lie behind, and the summed loss comes out.
 
-The same loop runs one stage alone and any schedule: forwards, whole backwards, or gradients of inputs first and those of
-weights later. Rows of another rank are asked for one slot before they are needed.
+The same loop runs one stage alone and any schedule: forwards, whole backwards, or gradients of inputs first and those
+of weights later. Rows of another rank are asked for one slot before they are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed as dist
@@ -17,7 +17,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from meshwright.runtime.launch.whereabouts import Whereabouts
 from meshwright.runtime.parallel.shards import before_backward, reduce_now
-from meshwright.runtime.pipeline.orders import Message
+from meshwright.runtime.pipeline.orders import Message, gradient_for, rows_for
 from meshwright.workload.slots import BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD
 
 if TYPE_CHECKING:
@@ -147,7 +147,8 @@ class Pipeline:
         forward = turn.kind == FORWARD
         if turn.kind == BACKWARD_WEIGHT or (stage.first if forward else stage.last):
             return None
-        return self.wire.take(Message(forward, turn.direction, turn.virtual_stage, turn.micro_batch))
+        message = rows_for if forward else gradient_for
+        return self.wire.take(message(turn.direction, turn.virtual_stage, turn.micro_batch))
 
     def _forward(self, turn: Turn, given: Tensor | None, samples: Samples) -> Tensor | float:
         stage, number = self.stages[turn.part], turn.micro_batch
@@ -158,7 +159,7 @@ class Pipeline:
             return loss.detach()
         out = stage(rows)
         self.kept[*turn.part, number] = (rows, get_gradient_edge(out))
-        message = Message(True, turn.direction, turn.virtual_stage + 1, number)
+        message = rows_for(turn.direction, turn.virtual_stage + 1, number)
         self.wire.send(turn.sends, message, out.detach())
         return 0.0
 
@@ -168,12 +169,12 @@ class Pipeline:
         split = turn.kind == BACKWARD_INPUT
         before_backward(stage, self.world.layout, split=split, last=turn.last)
         self.later.puts_off = split
-        torch.autograd.backward((end,), (gradient,))
+        torch.autograd.backward(cast("Tensor", end), gradient)  # an edge stands for its tensor
         if split:
             self.put_off[*turn.part, number] = self.later.taken()
         if not stage.first:
             assert rows.grad is not None
-            message = Message(False, turn.direction, turn.virtual_stage - 1, number)
+            message = gradient_for(turn.direction, turn.virtual_stage - 1, number)
             self.wire.send(turn.sends, message, rows.grad)
 
     def _weights(self, turn: Turn) -> None:

@@ -35,6 +35,16 @@ class Message(NamedTuple):
         return f"the {what} of micro-batch {self.micro_batch} for virtual stage {self.to}"
 
 
+def rows_for(direction: int, stage: int, micro_batch: int) -> Message:
+    """Rows that a virtual stage begins a forward with."""
+    return Message(rows=True, direction=direction, to=stage, micro_batch=micro_batch)
+
+
+def gradient_for(direction: int, stage: int, micro_batch: int) -> Message:
+    """The gradient that a virtual stage begins a backward with."""
+    return Message(rows=False, direction=direction, to=stage, micro_batch=micro_batch)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One slot of a rank. receives, sends: a message and the pipeline rank it comes from or goes to; None for none.
@@ -89,7 +99,7 @@ def _turns(slots: Slots, rank: int) -> tuple[Turn, ...]:
     rows = np.flatnonzero(slots.rank == rank)
     if len(np.unique(slots.sequence[rows])) > 1:
         raise RunError(14, f"rank {rank} has two slot orders", "resolve them into one, as `meshwright schedule` does")
-    ends = {_part(slots, row): row for row in rows if slots.kind[row] in {BACKWARD, BACKWARD_WEIGHT}}
+    ends = {_part(slots, row): row for row in rows.tolist() if slots.kind[row] in {BACKWARD, BACKWARD_WEIGHT}}
     return tuple(
         Turn(
             kind=int(slots.kind[row]),
@@ -121,7 +131,7 @@ def _neighbour(slots: Slots, row: int, *, receives: bool) -> tuple[int, Message]
     if there == here:
         return None
     to = stage if receives else other
-    return there, Message(rows=kind == FORWARD, direction=way, to=to, micro_batch=int(slots.micro_batch[row]))
+    return there, (rows_for if kind == FORWARD else gradient_for)(way, to, int(slots.micro_batch[row]))
 
 
 def _incoming(slots: Slots, rank: int) -> dict[int, tuple[Message, ...]]:

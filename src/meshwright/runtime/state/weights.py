@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -50,6 +50,11 @@ def weights_of(model: Model) -> dict[str, Named]:
     return {item.name: item for item in found}
 
 
+def shapes_of(model: Model) -> dict[str, tuple[int, ...]]:
+    """Every weight that is kept, by name, whole; a tied head is kept as the token table."""
+    return {name: item.tensor.shape for name, item in weights_of(model).items() if item.tensor.alias is None}
+
+
 def ranges_of(model: Model, layout: Layout, rank: int, state: State) -> Ranges:
     """By name, the index range of each dim that a rank has of a weight kept as `state`, were it of the rank's stage."""
     named = weights_of(model)
@@ -89,4 +94,4 @@ def fill(stage: Stage, ranges: Ranges, values: Values) -> None:
 
 def kept(parameter: torch.Tensor) -> torch.Tensor:
     """What this rank has of a parameter, or of its gradient."""
-    return cast("DTensor", parameter).to_local() if isinstance(parameter, DTensor) else parameter
+    return parameter.to_local() if isinstance(parameter, DTensor) else parameter
