@@ -14,7 +14,7 @@ from meshwright.runtime.loop.trainer import Batch, Recipe
 from meshwright.runtime.modules.rotation import turns
 from meshwright.runtime.parallel.shards import Precision
 from meshwright.runtime.parallel.tensor import enter
-from meshwright.scenarios.slot_orders import by_layers, slot_orders
+from meshwright.scenarios.slot_orders import slot_orders
 from meshwright.verify import parity
 from meshwright.verify.parity import Case, compared, whole_run
 from meshwright.verify.parity_grid import GLOBAL_BATCH, MODELS, SEQUENCE, grid, micro_batches
@@ -40,12 +40,11 @@ def case_of(choice, recipe=None):
         micro_batches=micro_batches(layout, GLOBAL_BATCH),
         virtual_stages=layout.virtual_stages,
     )
-    model = read_model(choice.model)
     return Case(
-        model=model,
+        model=read_model(choice.model),
         arithmetic=read_arithmetic(choice.model),
         layout=layout,
-        slots=slot_orders(layout.schedule, shape, by_layers(layout.schedule, shape, model.layers)),
+        slots=slot_orders(layout.schedule, shape),
         batch=Batch(global_batch=GLOBAL_BATCH, sequence=SEQUENCE),
         recipe=recipe or Recipe(precision=DOUBLE),
     )

@@ -103,12 +103,31 @@ def test_in_bf16_a_layout_is_as_far_from_float64_as_one_process(fields):
         assert found.worst <= MULTIPLE, found
 
 
-@pytest.mark.parametrize("tp", [2, 4])
-def test_a_block_under_sequence_parallelism_is_the_same_to_the_bit(tp):
-    """gloo scatters sums by summing all: both ways add in one order."""
+def both_ways(tp):
+    """Rows behind a block, of every rank, without and with sequence parallelism."""
     tokens = torch.randint(512, (2, 16), generator=torch.Generator().manual_seed(4))
-    found = [
-        run_ranks(tp, block_of, (case_of(Choice(model="tiny-qwen3", layout=layout), Recipe(precision=SINGLE)), tokens))
+    return [
+        np.stack(
+            run_ranks(
+                tp, block_of, (case_of(Choice(model="tiny-qwen3", layout=layout), Recipe(precision=SINGLE)), tokens)
+            )
+        )
         for layout in (Layout(tp=tp, sp=sp, schedule="one_f_one_b", attention="data_parallel") for sp in (False, True))
     ]
-    assert all(np.array_equal(plain, cut) for plain, cut in zip(*found, strict=True))
+
+
+def test_of_two_ranks_a_block_under_sequence_parallelism_is_the_same_to_the_bit():
+    plain, cut = both_ways(2)
+    assert np.array_equal(plain, cut)
+
+
+def test_of_four_ranks_it_differs_by_the_order_of_sums():
+    """gloo's ring adds an element in an order that follows from its place, and scattering moves places: 4 terms, 2 sums.
+
+    In units in the last place of the largest value of a row: an order of four terms moves a sum by at most three
+    roundings, and two sums and a norm lie between the rows compared.
+    """
+    plain, cut = both_ways(4)
+    ulp = np.spacing(np.abs(plain).max(-1, keepdims=True))
+    assert not np.array_equal(plain, cut)
+    assert (np.abs(plain - cut) / ulp).max() <= 4

@@ -95,7 +95,7 @@ def test_a_loss_that_is_no_number_is_a_no():
     assert found.answer["steps"][2]["gradient_norm"] is None
 
 
-# -------------------------------------------------------------------------------------------------------- what goes wrong
+# ------------------------------------------------------------------------------------------------------ what goes wrong
 
 
 def started(*arguments, ranks):
@@ -159,7 +159,7 @@ def test_a_rank_that_hangs_in_step_two_is_named_with_its_stage_and_the_message_t
     assert not children_of(os.getpid())
 
 
-# --------------------------------------------------------------------------------------------------------------- torchrun
+# ------------------------------------------------------------------------------------------------------------- torchrun
 
 
 def test_under_torchrun_ranks_join_and_rank_0_alone_answers(answer):

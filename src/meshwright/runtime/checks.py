@@ -103,7 +103,7 @@ def check_layout(model: Model, layout: Layout) -> None:
 
 
 def check_processes(layout: Layout, options: RunOptions, under: Launcher | None) -> None:
-    """Raises RUN003 where the ranks of a layout are not the processes that were asked for, or that a launcher started."""
+    """Raises RUN003 where the ranks of a layout are not the processes asked for, or those that a launcher started."""
     stated = (("--nproc", options.nproc), ("WORLD_SIZE of the launcher", None if under is None else under.ranks))
     for what, processes in stated:
         if processes is None or processes == layout.world_size:
@@ -121,15 +121,13 @@ def shape_of(layout: Layout, job: RunJob) -> Shape:
     size = copies * layout.micro_batch
     if job.global_batch % size:
         nearest = max(1, round(job.global_batch / size)) * size
-        cause = (
-            f"--global-batch {job.global_batch} is no multiple of {copies} copies x micro_batch={layout.micro_batch}"
-        )
+        cause = f"--global-batch {job.global_batch}: no multiple of {copies} copies x micro_batch={layout.micro_batch}"
         raise RunError(7, cause, f"--global-batch {nearest}")
     return Shape(stages=layout.pp, micro_batches=job.global_batch // size, virtual_stages=layout.virtual_stages)
 
 
 def check_schedule(model: Model, layout: Layout, shape: Shape) -> None:
-    """Raises SCH001, SCH003, SCH004 where the schedule does not take the shape, RUN006 where it leaves a stage empty."""
+    """Raises SCH001, SCH003, SCH004 where the schedule does not take the shape, RUN006 where a stage is left empty."""
     name = layout.schedule or ""
     program = checked_shape(name, shape)
     pieces = int(program.placement(shape).shape[1])

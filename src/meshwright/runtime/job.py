@@ -27,8 +27,8 @@ _DEFAULT_SEQUENCE: Final = Tokens(64)
 class RunJob:
     """steps: of the optimizer.   global_batch: samples of a step over all ranks.   sequence: positions of one.
 
-    recipe: formats and optimizer, by name.   lr: of AdamW.   clip: largest norm of the whole gradient.   seed: of weights
-    and samples.   ragged: samples have lengths from 2 to `sequence`.
+    recipe: formats and optimizer, by name.   lr: of AdamW.   clip: largest norm of the whole gradient.   seed: of
+    weights and samples.   ragged: samples have lengths from 2 to `sequence`.
     """
 
     steps: int = 10
@@ -70,24 +70,53 @@ class Launcher:
     attempt: int
 
 
+_LAUNCHED: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def launcher_of(environment: Mapping[str, str]) -> Launcher | None:
+    """What torchrun, or a launcher like it, says of this process; None where none started it.
+
+    Raises RUN003 where it says no whole number.
+    """
+    if not all(name in environment for name in _LAUNCHED):
+        return None
+    rank = _number(environment, "RANK", "")
+    return Launcher(
+        rank=rank,
+        local_rank=_number(environment, "LOCAL_RANK", str(rank)),
+        ranks=_number(environment, "WORLD_SIZE", ""),
+        host=environment["MASTER_ADDR"],
+        port=_number(environment, "MASTER_PORT", ""),
+        serves=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        attempt=_number(environment, "TORCHELASTIC_RESTART_COUNT", "0"),
+    )
+
+
+def _number(environment: Mapping[str, str], name: str, usual: str) -> int:
+    text = environment.get(name, usual)
+    if not text.isdecimal():
+        raise RunError(3, f"{name} is {text!r}", "start it with torchrun, or without that variable")
+    return int(text)
+
+
 def checked_job(job: RunJob) -> RunJob:
     """The job itself. Raises RUN012 for a number out of range."""
     whole = {"steps": _MOST_STEPS, "global_batch": _MOST_SAMPLES, "sequence": _MOST_POSITIONS}
     for name, most in whole.items():
-        _check(name, getattr(job, name), 2 if name == "sequence" else 1, most)
-    _check("lr", job.lr, 0.0, 1e30)
-    _check("clip", job.clip, 1e-30, 1e30)
-    _check("seed", job.seed, 0, 2**31 - 1)
+        check_number(name, getattr(job, name), 2 if name == "sequence" else 1, most)
+    check_number("lr", job.lr, 0.0, 1e30)
+    check_number("clip", job.clip, 1e-30, 1e30)
+    check_number("seed", job.seed, 0, 2**31 - 1)
     return job
 
 
 def checked_options(options: RunOptions) -> RunOptions:
     """The options themselves. Raises RUN012 for a number out of range."""
     if options.nproc is not None:
-        _check("nproc", options.nproc, 1, 10**6)
-    _check("timeout", options.timeout, 0.1, _MOST_SECONDS)
+        check_number("nproc", options.nproc, 1, 10**6)
+    check_number("timeout", options.timeout, 0.1, _MOST_SECONDS)
     if options.peak_flops is not None:
-        _check("peak_flops", options.peak_flops, 1.0, 1e30)
+        check_number("peak_flops", options.peak_flops, 1.0, 1e30)
     return options
 
 
@@ -124,7 +153,8 @@ def _plain(name: str) -> str:
     return name.strip().replace("-", "_")
 
 
-def _check(name: str, value: float, least: float, most: float) -> None:
+def check_number(name: str, value: float, least: float, most: float) -> None:
+    """Raises RUN012 for a number of a flag that is out of range."""
     if not least <= value <= most:  # not a number is neither
         flag = f"--{name.replace('_', '-')}"
         raise RunError(12, f"{flag} is {value:g}", f"give {flag} from {least:g} to {most:g}")

@@ -1,59 +1,45 @@
-"""A schedule, its shape and how long slots take go in; one slot order a rank comes out, for a real run to follow."""
+"""A schedule and a shape go in; slot orders that real ranks can run, one a rank, come out.
+
+Where a schedule gives a rank two orders that share its stream (`dualpipe_declared`), durations decide which slot runs
+next. Here they are those of a plain transformer with free transfers: a forward is one unit, and each half of a backward
+another; the event engine resolves the orders, and what comes out is data.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.layout.ownership import stage_of_layers
 from meshwright.sim.pipeline import Durations, run_pipeline
 from meshwright.workload.slots import checked_shape
 
 if TYPE_CHECKING:
     from meshwright.workload.slots import Shape, Slots
 
-_FORWARD, _BACKWARD, _WEIGHT = Fraction(1), Fraction(2), Fraction(1)
-_NONE: Final = Fraction(0)
 
-
-def slot_orders(schedule: str, shape: Shape, durations: Durations) -> Slots:
-    """The slots of every rank in one order, as they start on the event engine; a schedule that has one keeps it.
-
-    Raises SCH001, SCH003, SCH004 where the schedule does not take the shape, SCH002 where slots wait for each other.
-    """
+def slot_orders(schedule: str, shape: Shape) -> Slots:
+    """Slots of every rank in one order. Raises SCH001, SCH003, SCH004, as `checked_shape`."""
     slots = checked_shape(schedule, shape).slots(shape)
-    if not slots.sequence.any():
-        return slots
-    start = run_pipeline(slots, durations).start[: len(slots.rank)]
-    rows = np.lexsort((start, slots.rank))  # a rank's stream runs one at a time: no two of its slots start together
-    return replace(
-        slots,
-        rank=slots.rank[rows],
-        sequence=np.zeros_like(slots.sequence),
-        kind=slots.kind[rows],
-        virtual_stage=slots.virtual_stage[rows],
-        micro_batch=slots.micro_batch[rows],
-        direction=slots.direction[rows],
-        cell=slots.cell[rows],
+    return one_order(slots) if int(slots.sequence.max(initial=0)) else slots
+
+
+def one_order(slots: Slots) -> Slots:
+    """The same slots in the order in which they would start, rank by rank."""
+    one, none = Fraction(1), Fraction(0)
+    stages, free = slots.virtual_stages, (none,) * slots.ranks
+    units = Durations(
+        forward=(one,) * stages,
+        backward=(2 * one,) * stages,
+        weight=(one,) * stages,
+        update=none,
+        send=free,
+        send_back=free,
     )
-
-
-def by_layers(schedule: str, shape: Shape, layers: int) -> Durations:
-    """Durations in which a layer takes 1 forward and 2 backward, half of that for its weights; messages take no time.
-
-    The unit is nobody's second: it decides orders alone (assumed). The head's work on the last stage is left out.
-    Raises SCH001, SCH003, SCH004 as `slot_orders`.
-    """
-    pieces = checked_shape(schedule, shape).placement(shape).shape[1]
-    held = [len(part) for part in stage_of_layers(layers, pieces)]
-    return Durations(
-        forward=tuple(_FORWARD * count for count in held),
-        backward=tuple(_BACKWARD * count for count in held),
-        weight=tuple(_WEIGHT * count for count in held),
-        update=_NONE,
-        send=(_NONE,) * shape.stages,
-        send_back=(_NONE,) * shape.stages,
-    )
+    start = run_pipeline(slots, units).start[: len(slots.rank)]
+    order = np.lexsort((np.arange(len(start)), start, slots.rank))
+    columns = ("rank", "kind", "virtual_stage", "micro_batch", "direction", "cell")
+    moved = {name: getattr(slots, name)[order] for name in columns}
+    return replace(slots, **moved, sequence=np.zeros_like(slots.sequence))

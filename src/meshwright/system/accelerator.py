@@ -60,8 +60,8 @@ def read_accelerator(name: str) -> Accelerator:
 def accelerator_called(name: str) -> Accelerator | None:
     """The one accelerator of the catalog that a driver calls `name`, as in "NVIDIA A100-SXM4-80GB"; None if not sure.
 
-    Every part of its id stands in the name, but for the socket (sxm), which drivers seldom say. What shares a chip's name
-    and runs slower is left out: PCIe and NVL cards, laptops, the D edition, a MIG slice. The longest id is meant.
+    Every part of its id stands in the name, but for the socket (sxm), which drivers seldom say. What shares a chip's
+    name and runs slower is left out: PCIe and NVL cards, laptops, the D edition, a MIG slice. The longest id is meant.
     """
     words = set(re.findall(r"[a-z]+\d+[a-z]*|\d+[a-z]*|[a-z]+", name.lower()))
     if words & _CARDS:

@@ -17,7 +17,6 @@ import torch
 from meshwright.layout.layout import Layout
 from meshwright.runtime.loop.samples import SyntheticTokens
 from meshwright.runtime.loop.trainer import Batch, Recipe, Trainer, trainer_of
-from meshwright.runtime.state.replicas import check_replicas
 from meshwright.runtime.state.weights import kept, made_up, ranges_of
 from meshwright.runtime.world import join
 from meshwright.workload.slots import Shape, checked_shape
@@ -101,7 +100,6 @@ def compared(  # noqa: PLR0917 - two runs and what they may differ by
     trainer = _trainer(case, rank, device)
     losses, norms = _steps(trainer, case)
     owned = ranges_of(case.model, case.layout, rank, "optimizer_state")
-    check_replicas(trainer.world, trainer.parameters, owned)
     found: dict[str, float] = {}
     for name, value in trainer.parameters:
         part = tuple(slice(item.start, item.stop) for item in owned[name])

@@ -16,15 +16,15 @@ from meshwright.cli.progress import lines
 from meshwright.cli.show import show
 from meshwright.model.reader import read_arithmetic
 from meshwright.runtime.checks import check
-from meshwright.runtime.job import Launcher, RunJob, RunOptions, completed
+from meshwright.runtime.job import RunJob, RunOptions, completed, launcher_of
 from meshwright.scenarios.mfu import utilisation_of
-from meshwright.scenarios.slot_orders import by_layers, slot_orders
+from meshwright.scenarios.slot_orders import slot_orders
 
 if TYPE_CHECKING:
     from meshwright.base.result import Result
+    from meshwright.runtime.job import Launcher
 
 _JOB: Final = ("steps", "global_batch", "sequence", "recipe", "lr", "clip", "ragged")
-_LAUNCHED: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @click.command("train")
@@ -49,7 +49,7 @@ def command(output: Output, name: str, download: bool, layout: str, schedule: st
 
     Processes are started here, one a rank; under torchrun this process joins the others, and rank 0 prints the answer.
     """
-    under = _launcher()
+    under = launcher_of(os.environ)
     try:
         choice = ModelChoice(name=name, weights=None, kv=None, download=download)
         result = _train(output, choice, fixed_of(layout, {}), schedule, given, under)
@@ -77,7 +77,7 @@ def _train(  # noqa: PLR0917 - what was typed
     model = model_of(choice, {})
     shape = check(model, layout, job, options, under)
     arithmetic = read_arithmetic(choice.name, cache=hub_cache(), download=choice.download)
-    slots = slot_orders(layout.schedule or "", shape, by_layers(layout.schedule or "", shape, model.layers))
+    slots = slot_orders(layout.schedule or "", shape)
     if find_spec("torch") is None:
         raise RunError(1, "a run needs the extra torch, and it is not installed", "pip install 'meshwright[torch]'")
     from meshwright.runtime.train import Question, told_of, train  # noqa: PLC0415 - loads torch
@@ -104,27 +104,3 @@ def _rate(text: str | None) -> str | None:
     except ValueError:
         return text
     return f"{text.strip()}FLOP/s"
-
-
-def _launcher() -> Launcher | None:
-    """What torchrun, or a launcher like it, says of this process. Raises RUN003 where it says no whole number."""
-    if not all(name in os.environ for name in _LAUNCHED):
-        return None
-    rank = _number("RANK")
-    values = {
-        "rank": rank,
-        "local_rank": _number("LOCAL_RANK", rank),
-        "ranks": _number("WORLD_SIZE"),
-        "host": os.environ["MASTER_ADDR"],
-        "port": _number("MASTER_PORT"),
-        "serves": os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
-        "attempt": _number("TORCHELASTIC_RESTART_COUNT", 0),
-    }
-    return build(Launcher, values, "the launcher's environment")
-
-
-def _number(name: str, usual: int | None = None) -> int:
-    text = os.environ.get(name, "" if usual is None else str(usual))
-    if not text.isdecimal():
-        raise RunError(3, f"{name} is {text!r}", "start it with torchrun, or without that variable")
-    return int(text)

@@ -33,7 +33,7 @@ _LONGEST: Final = 300
 class Ended:
     """How a rank ended. signal: that killed it, 0 for none.   code: its exit code, 0 where it did not exit by itself.
 
-    raised: what it raised, as `Type: text`.   coded: the name of an error class, a number, cause and fix, of one of ours.
+    raised: what it raised, as `Type: text`.   coded: an error of ours: its class, number, cause and fix.
     """
 
     signal: int = 0
@@ -53,7 +53,7 @@ def error_of(
 ) -> tuple[int, MeshwrightError]:
     """The rank to blame, and the error. ended: ranks that failed; none where the supervisor saw that nothing moves.
 
-    An error of ours is told as it is; RUN010 is a rank that was killed, left or raised, RUN011 one that others waited for.
+    An error of ours is told as it is; RUN010 is a rank that was killed, left or raised, RUN011 one that stood still.
     """
     own = {rank: how for rank, how in sorted(ended.items()) if not is_of_others(how, notes[rank])}
     coded = [(rank, how.coded) for rank, how in own.items() if how.coded is not None]

@@ -1,8 +1,8 @@
 """A function, a payload and a crew go in; every rank runs it in a process of its own; what each returns comes out.
 
-On Linux and a CPU processes are forked from this one, which has imported torch once; elsewhere, and for CUDA, which does
-not survive a fork, they are started anew, so that function and payload are pickled. All talk through a store of this
-process on a free port of 127.0.0.1. No process outlives the call: they are killed on any way out of it, and end
+On Linux and a CPU processes are forked from this one, which has imported torch once; elsewhere, and for CUDA, which
+does not survive a fork, they are started anew, so that function and payload are pickled. All talk through a store of
+this process on a free port of 127.0.0.1. No process outlives the call: they are killed on any way out of it, and end
 themselves where their parent is gone.
 """
 

@@ -3,7 +3,7 @@
 A rank notes where it is before it may block: its step, its slot, and the exchange with the ranks that it needs for it.
 A note is one write of some hundred bytes into memory that the supervisor maps too, so that it outlives a killed rank.
 Exchanges are named where they are called, by `watched`, which stands around the functions of `torch.distributed`: that
-is one Python call more for each, it sees FSDP2's exchanges as it sees ours, and the axis follows from the group's ranks.
+is one Python call more for each, it sees FSDP2's exchanges as ours, and the axis follows from the group's ranks.
 A dispatch mode would see every operator of a step for the few that exchange; a flight recorder dies with its process.
 """
 
