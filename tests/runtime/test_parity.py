@@ -122,7 +122,7 @@ def test_of_two_ranks_a_block_under_sequence_parallelism_is_the_same_to_the_bit(
 
 
 def test_of_four_ranks_it_differs_by_the_order_of_sums():
-    """gloo's ring adds an element in an order that follows from its place, and scattering moves places: 4 terms, 2 sums.
+    """gloo's ring adds an element in an order that follows from its place, and scattering moves places: 4 terms.
 
     In units in the last place of the largest value of a row: an order of four terms moves a sum by at most three
     roundings, and two sums and a norm lie between the rows compared.
