@@ -12,16 +12,17 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from meshwright.base.errors import FileError
 from meshwright.base.result import plain
 from meshwright.layout.axes import PIPELINE_OUTSIDE
-from meshwright.workload.calls import Call, Event, Group, RankCalls, Span, Use, Wait
+from meshwright.workload.calls import Call, Event, Group, Span, Use, Wait
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,17 +63,23 @@ _NO_READS: Final = frozenset({"empty_like", "zeros_like", "ones_like", "full_lik
     *("new_empty", "new_empty_strided", "new_zeros", "new_ones", "new_full", "is_same_size", "record_stream"),
 }
 """Operators that look at a tensor's shape alone; those that make a view are known by their schema."""
-_UNNAMED: Final = {"undefined": "unnamed", "default_pg": "world"}
+_UNNAMED: Final = {"undefined": "group", "default_pg": "world"}
 
 
 @contextmanager
-def recorded(rank: int, axes: Mapping[str, str]) -> Iterator[Recorder]:
-    """Record until the end of the block, also where it ends by an error. axes: what groups are called, by their names.
+def recorded(path: Path, rank: int, axes: Mapping[str, str]) -> Iterator[None]:
+    """Record until the end of the block, one line of JSON an event, for `verify.calls.read_calls`. One at a time.
 
-    One at a time in a process.
+    Every line is written at once: a mismatch may end a process from below, and its last call is what is looked for.
+    axes: what groups are called, by their names; see `axes_of`. Raises IO033 where the file cannot be written.
     """
-    recorder = Recorder(rank=rank, axes=axes)
     with ExitStack() as stack:
+        try:
+            lines = stack.enter_context(path.open("w", encoding="utf-8", buffering=1))
+        except OSError as problem:
+            raise FileError(33, f"cannot write {path}: {problem.strerror}", "choose another folder") from problem
+        recorder = _Recorder(rank=rank, axes=axes, lines=lines)
+        recorder.write({"rank": rank})
         for name, form in _FORMS.items():
             stack.enter_context(_patched(dist.ProcessGroup, name, recorder.giving(form)))
         for name in _ENDS:
@@ -82,8 +89,8 @@ def recorded(rank: int, axes: Mapping[str, str]) -> Iterator[Recorder]:
         for module in (dist, dist.distributed_c10d):
             stack.enter_context(_patched(module, "batch_isend_irecv", recorder.together()))
         stack.enter_context(_Uses(recorder))
-        yield recorder
-        recorder.ended = True
+        yield
+        recorder.write({"ended": True})
 
 
 def axes_of(world: World) -> dict[str, str]:
@@ -94,31 +101,28 @@ def axes_of(world: World) -> dict[str, str]:
     return {str(world.mesh[axis].get_group().group_name): axis for axis in along}
 
 
-def write_calls(calls: RankCalls, path: Path) -> None:
-    """As JSON, for `verify.calls.read_calls`."""
-    path.write_text(json.dumps(plain(calls)), encoding="utf-8")
-
-
 @dataclass(slots=True, kw_only=True)
-class Recorder:
-    """What is known so far. in_flight: by call, its work handle and its tensors, so that no buffer is used anew."""
+class _Recorder:
+    """What is in flight: by call, its work handle and its tensors, so that no buffer is used anew.
+
+    storages: numbers of their buffers.   given, batches, numbered: so far.   batch: that is being given.
+    """
 
     rank: int
     axes: Mapping[str, str]
-    events: list[Event] = field(default_factory=list["Event"])
+    lines: TextIO
     given: int = 0
     batches: int = 0
     batch: int | None = None
-    ended: bool = False
     in_flight: dict[int, tuple[Any, Sequence[Tensor]]] = field(
         default_factory=dict[int, "tuple[Any, Sequence[Tensor]]"]
     )
     storages: dict[int, int] = field(default_factory=dict[int, int])
     numbered: int = 0
 
-    def calls(self) -> RankCalls:
-        """All so far."""
-        return RankCalls(rank=self.rank, events=tuple(self.events), ended=self.ended)
+    def write(self, event: Event | Mapping[str, object]) -> None:
+        """One line."""
+        self.lines.write(json.dumps(plain(event)) + "\n")
 
     def giving(self, form: _Form) -> Callable[[Any], Any]:
         """A wrapper of a process group's method."""
@@ -205,7 +209,7 @@ class Recorder:
             spans = [self._span(item, new=False) for item in _tensors(value)]
             (read if alias is None else written).extend(span for span in spans if span is not None)
         if read or written:
-            self.events.append(Use(operator=str(operator), read=tuple(read), written=tuple(written)))
+            self.write(Use(operator=str(operator), read=tuple(read), written=tuple(written)))
 
     def _give(self, form: _Form, group: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
         ranks = tuple(dist.get_process_group_ranks(group))
@@ -229,7 +233,7 @@ class Recorder:
             reads=self._spans(reads),
             writes=self._spans(writes),
         )
-        self.events.append(call)
+        self.write(call)
         number, self.given = self.given, self.given + 1
         self.in_flight[number] = (None, [*given, *taken])
         return number
@@ -250,7 +254,7 @@ class Recorder:
         if not numbers:
             return
         for number in numbers:
-            self.events.append(Wait(awaited=number))
+            self.write(Wait(awaited=number))
             del self.in_flight[number]
         held = {_storage(item) for _, tensors in self.in_flight.values() for item in tensors}
         self.storages = {key: name for key, name in self.storages.items() if key in held}
@@ -276,7 +280,7 @@ class Recorder:
 class _Uses(TorchDispatchMode):
     """Shows every operator on plain tensors to the recorder."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: _Recorder) -> None:
         super().__init__()
         self.recorder = recorder
 

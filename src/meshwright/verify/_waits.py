@@ -31,11 +31,12 @@ def cycles_of(meetings: Sequence[Meeting], by_rank: Mapping[int, RankCalls], tur
 class _Progress:
     """How far all ranks come. at: by call, its meeting.   before: by call, those of its rank that it waits for.
 
-    done: meetings.   arrived: calls that were made.   blocked: by rank, the call that it waits for for ever.
+    broken: ranks that stopped early.   done: meetings.   arrived: calls that were made.   blocked: by rank, the call that it waits for for ever.
     """
 
     at: Mapping[Side, Meeting]
     before: Mapping[Side, tuple[Side, ...]]
+    broken: frozenset[int]
     done: set[Meeting] = field(default_factory=set["Meeting"])
     arrived: set[Side] = field(default_factory=set["Side"])
     blocked: dict[int, Side] = field(default_factory=dict[int, "Side"])
@@ -57,8 +58,9 @@ class _Progress:
         for rank in meeting.wanted:
             side = meeting.sides.get(rank)
             if side is None:
-                continue
-            if side not in self.arrived:
+                # a rank that has ended never comes; one that was broken off where it waited might have come
+                found += [self.blocked[rank]] if rank in self.broken and rank in self.blocked else []
+            elif side not in self.arrived:
                 found.append(self.blocked[rank])
             else:
                 found += [item for item in self.before[side] if self.at[item] not in self.done]
@@ -69,11 +71,12 @@ def _run(meetings: Sequence[Meeting], by_rank: Mapping[int, RankCalls], turns: T
     """Let every rank go on until it waits for what is not done, again and again until nothing moves."""
     at = {side: meeting for meeting in meetings for side in meeting.sides.values()}
     before = {side: held for record in by_rank.values() for side, held in _held_back(record, turns).items()}
+    broken = frozenset(rank for rank, record in by_rank.items() if not record.ended)
     following: defaultdict[Side, list[Side]] = defaultdict(list)
     for side, held in before.items():
         for item in held:
             following[item].append(side)
-    progress = _Progress(at=at, before=before)
+    progress = _Progress(at=at, before=before, broken=broken)
     steps = {rank: iter(_steps(record)) for rank, record in by_rank.items()}
     waiting: defaultdict[Meeting, list[int]] = defaultdict(list)
     ready = list(by_rank)

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from meshwright.base.errors import RunError
 from meshwright.base.parse import build, read_json, read_text
 from meshwright.base.result import Result, Source, Verdict
-from meshwright.verify._meetings import Fault, FaultKind, Meeting, Side, Turns, fault_of, lines_of, meetings_of
+from meshwright.verify._meetings import Fault, FaultKind, Meeting, Turns, fault_of, lines_of, meetings_of
 from meshwright.verify._waits import cycles_of
-from meshwright.workload.calls import TRANSFERS, Call, RankCalls, Span, Wait
+from meshwright.workload.calls import TRANSFERS, Call, Event, RankCalls, Span, Wait
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+_EVENT: Final = cast("type[Event]", Event)
 _CHAPTER: Final = Source(key="calls", title='Chapter "Supernodes"', place="section 6.4.3", read="2026-11-29")
 _NOT_MODELLED: Final = (
     "whether values are right, and sends of one size that are swapped",
@@ -56,12 +57,21 @@ def check_calls(records: Sequence[RankCalls], turns: Turns) -> Result:
 
 
 def read_calls(path: Path) -> RankCalls:
-    """One rank's record, as `runtime.calls.write_calls` wrote it. Raises IO010 to IO015."""
-    return build(RankCalls, read_json(read_text(path), str(path)), path.name)
+    """One rank's record, as `runtime.calls.recorded` wrote it; a last line that was cut off is left out.
+
+    Raises IO010 to IO015, and RUN041 for a file that is no record.
+    """
+    lines = read_text(path).split("\n")
+    if not lines[0].startswith('{"rank": '):
+        raise RunError(41, f"{path} is no record of calls", "give the files that a run with --check wrote")
+    told = [read_json(line, f"{path}:{number}") for number, line in enumerate(lines[:-1], 1)]
+    ended = bool(told) and told[-1] == {"ended": True}
+    events = tuple(build(_EVENT, item, path.name) for item in told[1 : len(told) - ended])
+    return RankCalls(rank=build(int, told[0]["rank"], path.name), events=events, ended=ended)
 
 
 def faults_of(records: Sequence[RankCalls], turns: Turns) -> tuple[Fault, ...]:
-    """All faults: calls that differ first, then those that are missing, cycles, and buffers.
+    """All faults: calls that differ first, then those that are missing, cycles, buffers, and what broken ranks lack.
 
     Raises RUN041 where a rank's record stands twice, a rank of a group has none, or a wait names no call before it.
     """
@@ -76,10 +86,10 @@ def faults_of(records: Sequence[RankCalls], turns: Turns) -> tuple[Fault, ...]:
             differing.append(fault)
         else:
             missing += _missing(line, by_rank)
-    # what a rank lacks that stopped early says less than the rest
-    missing.sort(key=lambda fault: fault.other is not None and not by_rank[fault.other].ended)
+    lacking = [fault for fault in missing if fault.other is None or by_rank[fault.other].ended]
+    broken = [fault for fault in missing if fault not in lacking]  # that a rank which stopped lacks says the least
     early = [fault for record in by_rank.values() for fault in _early(record)]
-    return (*differing, *missing, *cycles_of(meetings, by_rank, turns), *early)
+    return (*differing, *lacking, *cycles_of(meetings, by_rank, turns), *early, *broken)
 
 
 def _check_records(records: Sequence[RankCalls], by_rank: Mapping[int, RankCalls]) -> None:

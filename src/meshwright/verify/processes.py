@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import multiprocessing
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 
 from meshwright.base.errors import RunError
-
-if TYPE_CHECKING:
-    from multiprocessing.process import BaseProcess
 
 T = TypeVar("T")
 _GRACE_S = 5.0
@@ -35,47 +33,61 @@ def in_processes(work: Callable[[int], T], ranks: int, timeout_s: float) -> list
     """
     context = multiprocessing.get_context("fork")
     with TemporaryDirectory(prefix="meshwright-") as folder:
-        meeting = Path(folder) / "store"
-        pipes = [context.Pipe(duplex=False) for _ in range(ranks)]
-        started = [
-            context.Process(target=_rank, args=(work, rank, ranks, meeting, timeout_s, pipes[rank][1]), daemon=True)
-            for rank in range(ranks)
-        ]
+        pipes = [context.Pipe() for _ in range(ranks)]
+        place = _Place(ranks=ranks, meeting=Path(folder) / "store", timeout_s=timeout_s, pipes=pipes)
+        started = [context.Process(target=_rank, args=(work, rank, place), daemon=True) for rank in range(ranks)]
         try:
             for process in started:
                 process.start()
-            for _, end in pipes:
-                end.close()
+            for _, theirs in pipes:
+                theirs.close()
             return cast("list[T]", _answers([own for own, _ in pipes], monotonic() + timeout_s + _GRACE_S))
         finally:
-            _end(started)
+            for process in started:
+                if process.pid is not None:
+                    process.kill()
+                    process.join()
+            for own, _ in pipes:
+                own.close()
 
 
-def _rank(work: Callable[[int], Any], rank: int, ranks: int, meeting: Path, timeout_s: float, to: Connection) -> None:  # noqa: PLR0917 - of a process
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """What all ranks share. pipes: by rank, the caller's end and the rank's."""
+
+    ranks: int
+    meeting: Path
+    timeout_s: float
+    pipes: Sequence[tuple[Connection, Connection]]
+
+
+def _rank(work: Callable[[int], Any], rank: int, place: _Place) -> None:
+    """A rank answers and then stays, as others may still take from it what it sent; the caller ends it."""
+    for number, (own, theirs) in enumerate(place.pipes):
+        own.close()
+        if number != rank:
+            theirs.close()
+    to = place.pipes[rank][1]
     torch.set_num_threads(1)
-    limit = timedelta(seconds=timeout_s)
     try:
-        store = dist.FileStore(str(meeting), ranks)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=limit)
-        found = work(rank)
-        dist.destroy_process_group()
+        store, limit = dist.FileStore(str(place.meeting), place.ranks), timedelta(seconds=place.timeout_s)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=place.ranks, timeout=limit)
+        answer = (True, work(rank))
     except BaseException as problem:  # noqa: BLE001 - whatever it is, the caller is told
-        cause = traceback.format_exception_only(problem)[-1].strip()
-        to.send((False, cause))
-    else:
-        to.send((True, found))
-    to.close()
+        answer = (False, traceback.format_exception_only(problem)[-1].strip())
+    to.send(answer)
+    to.poll(None)
 
 
-def _answers(pipes: list[Connection], until: float) -> list[Any]:
+def _answers(pipes: Sequence[Connection], until: float) -> list[Any]:
     """By rank. The first rank that fails ends it: others then fail because of it."""
     found: dict[int, Any] = {}
     while len(found) < len(pipes):
         left = [pipe for rank, pipe in enumerate(pipes) if rank not in found]
         ready = wait(left, max(0.0, until - monotonic()))
         if not ready:
-            late = [rank for rank in range(len(pipes)) if rank not in found]
-            raise RunError(40, f"rank {late[0]} of {len(pipes)} has not answered in time", "look for what it waits for")
+            late = next(rank for rank in range(len(pipes)) if rank not in found)
+            raise RunError(40, f"rank {late} of {len(pipes)} has not answered in time", "look for what it waits for")
         for pipe in cast("list[Connection]", ready):
             rank = pipes.index(pipe)
             try:
@@ -86,13 +98,3 @@ def _answers(pipes: list[Connection], until: float) -> list[Any]:
                 raise RunError(40, f"rank {rank} of {len(pipes)} failed: {answer}", "mend what it names, and run again")
             found[rank] = answer
     return [found[rank] for rank in range(len(pipes))]
-
-
-def _end(processes: list[BaseProcess]) -> None:
-    for process in processes:
-        if process.pid is None:
-            continue
-        process.join(_GRACE_S if process.exitcode is None else 0)
-        if process.is_alive():
-            process.kill()
-            process.join()

@@ -1,7 +1,6 @@
 """What a rank asked of its groups, in order, as plain data: calls, waits, and uses of buffers that a call still holds.
 
-A run records it (`runtime/calls`), `verify/calls` judges it; it goes to JSON by `base.result.plain` and comes back by
-`base.parse.build`.
+A run records it (`runtime/calls`), `verify/calls` reads and judges it.
 """
 
 from __future__ import annotations

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from meshwright.base.errors import RunError
-from meshwright.base.parse import build
+from meshwright.base.errors import RunError, UserError
 from meshwright.base.result import plain
-from meshwright.verify.calls import check_calls, faults_of
+from meshwright.verify.calls import check_calls, faults_of, read_calls
 from meshwright.workload.calls import Call, Group, RankCalls, Span, Use, Wait
 
 TP = Group(name="3", axis="tp", ranks=(0, 1))
@@ -122,7 +121,9 @@ def test_a_send_without_a_receive_and_the_reverse_are_named():
 
 
 def test_transfers_match_by_tag():
-    assert faults_of(run((send(1, tag=1), send(1, tag=2), *W2), (receive(0, tag=2), receive(0, tag=1), *W2)), "free") == ()
+    assert (
+        faults_of(run((send(1, tag=1), send(1, tag=2), *W2), (receive(0, tag=2), receive(0, tag=1), *W2)), "free") == ()
+    )
     found = faults_of(run(waited(send(1, tag=1)), waited(receive(0, tag=2))), "free")
     assert {fault.kind for fault in found} == {"send_without_receive", "receive_without_send"}
 
@@ -243,13 +244,44 @@ def test_what_a_rank_lacks_that_stopped_early_stands_behind_the_rest():
     assert all("stopped early" in fault.text for fault in found)
 
 
-def test_records_go_through_json():
+def written(record, path):
+    """As a run writes it."""
+    lines = [{"rank": record.rank}, *record.events, *([{"ended": True}] if record.ended else [])]
+    path.write_text("".join(json.dumps(plain(line)) + "\n" for line in lines))
+    return path
+
+
+def test_records_go_through_files(tmp_path):
     records = run(
         (send(1, batch=1, reads=(BUFFER,)), Use(operator="aten.mul_.Tensor", written=(BUFFER,)), Wait(awaited=0)),
         waited(receive(0)),
     )
-    again = [build(RankCalls, json.loads(json.dumps(plain(record))), "calls") for record in records]
-    assert again == records
+    assert [read_calls(written(record, tmp_path / "calls")) for record in records] == records
+
+
+def test_a_record_that_was_cut_off_is_read_to_its_last_whole_line(tmp_path):
+    record = RankCalls(rank=3, events=(call(), Wait(awaited=0)))
+    path = written(record, tmp_path / "calls")
+    path.write_text(path.read_text()[: -len('aited": 0}\n{"ended": true}\n')])
+    assert read_calls(path) == RankCalls(rank=3, events=(call(),), ended=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "RUN041"),
+        ("{}\n", "RUN041"),
+        ('{"rank": "x"}\n', "IO013"),
+        ('{"rank": 0}\n{"awaited": \n', "IO012"),
+        ('{"rank": 0}\n{"awaited": "x"}\n', "IO013"),
+        ('{"rank": 0}\n{"awaited": 0, "x": 1}\n', "IO015"),
+    ],
+)
+def test_a_file_that_is_no_record_is_refused(text, code, tmp_path):
+    (tmp_path / "calls").write_text(text)
+    with pytest.raises(UserError) as refused:
+        read_calls(tmp_path / "calls")
+    assert refused.value.code == code
 
 
 @pytest.mark.parametrize(
