@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from meshwright.base.errors import FileError
+from meshwright.base.errors import RunError
 from meshwright.base.result import plain
 from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.workload.calls import Call, Event, Group, Span, Use, Wait
@@ -71,13 +71,13 @@ def recorded(path: Path, rank: int, axes: Mapping[str, str]) -> Iterator[None]:
     """Record until the end of the block, one line of JSON an event, for `verify.calls.read_calls`. One at a time.
 
     Every line is written at once: a mismatch may end a process from below, and its last call is what is looked for.
-    axes: what groups are called, by their names; see `axes_of`. Raises IO033 where the file cannot be written.
+    axes: what groups are called, by their names; see `axes_of`. Raises RUN044 where the file cannot be written.
     """
     with ExitStack() as stack:
         try:
             lines = stack.enter_context(path.open("w", encoding="utf-8", buffering=1))
         except OSError as problem:
-            raise FileError(33, f"cannot write {path}: {problem.strerror}", "choose another folder") from problem
+            raise RunError(44, f"cannot write {path}: {problem.strerror}", "choose another folder") from problem
         recorder = _Recorder(rank=rank, axes=axes, lines=lines)
         recorder.write({"rank": rank})
         for name, form in _FORMS.items():

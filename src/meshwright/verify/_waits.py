@@ -31,7 +31,8 @@ def cycles_of(meetings: Sequence[Meeting], by_rank: Mapping[int, RankCalls], tur
 class _Progress:
     """How far all ranks come. at: by call, its meeting.   before: by call, those of its rank that it waits for.
 
-    broken: ranks that stopped early.   done: meetings.   arrived: calls that were made.   blocked: by rank, the call that it waits for for ever.
+    broken: ranks that stopped early.   done: meetings.   arrived: calls that were made.   blocked: by rank, the call
+    that it waits for for ever.
     """
 
     at: Mapping[Side, Meeting]

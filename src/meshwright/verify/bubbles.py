@@ -187,7 +187,7 @@ def _plans(options: BubbleOptions) -> tuple[list[_Plan], dict[str, Excluded]]:
 
 def _plan(name: str, shape: Shape, sleep: Sleep) -> _Plan:
     slots = checked_shape(name, shape).slots(shape)
-    timeline = run_pipeline(slots, _durations(slots, sleep))
+    timeline = run_pipeline(slots, durations_of(slots, sleep))
     return _Plan(name=name, slots=one_order(slots, timeline), timeline=timeline)
 
 
@@ -202,7 +202,7 @@ def one_order(slots: Slots, timeline: PipelineTimeline) -> Slots:
     return gathered(orders, slots.placement)
 
 
-def _durations(slots: Slots, sleep: Sleep) -> Durations:
+def durations_of(slots: Slots, sleep: Sleep) -> Durations:
     """Of every virtual stage an even share; messages take no time."""
     pieces, free = slots.virtual_stages, (Fraction(0),) * slots.ranks
     share = Fraction(slots.ranks, pieces)
@@ -217,7 +217,7 @@ def _durations(slots: Slots, sleep: Sleep) -> Durations:
 
 
 def _case(plan: _Plan, sleep: Sleep, repeats: int) -> SleptCase:
-    durations = _durations(plan.slots, sleep)
+    durations = durations_of(plan.slots, sleep)
     naps = Naps(
         forward_s=float(durations.forward[0]),
         backward_s=float(durations.backward[0]),

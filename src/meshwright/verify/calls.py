@@ -56,6 +56,11 @@ def check_calls(records: Sequence[RankCalls], turns: Turns) -> Result:
     )
 
 
+def check_files(paths: Sequence[Path], turns: Turns) -> Result:
+    """As `check_calls`, of the records in files. Raises as it and `read_calls` do."""
+    return check_calls([read_calls(path) for path in paths], turns)
+
+
 def read_calls(path: Path) -> RankCalls:
     """One rank's record, as `runtime.calls.recorded` wrote it; a last line that was cut off is left out.
 
