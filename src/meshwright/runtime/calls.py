@@ -9,7 +9,7 @@ gives to a backend past its Python methods; receives from any rank; and what rea
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO, cast
@@ -67,7 +67,7 @@ _UNNAMED: Final = {"undefined": "group", "default_pg": "world"}
 
 
 @contextmanager
-def recorded(path: Path, rank: int, axes: Mapping[str, str]) -> Iterator[None]:
+def recorded(path: Path, rank: int, axes: Mapping[str, str]) -> Generator[None]:
     """Record until the end of the block, one line of JSON an event, for `verify.calls.read_calls`. One at a time.
 
     Every line is written at once: a mismatch may end a process from below, and its last call is what is looked for.
@@ -272,8 +272,8 @@ class _Recorder:
             if not new:
                 return None
             self.storages[key], self.numbered = self.numbered, self.numbered + 1
-        size, first = tensor.element_size(), tensor.storage_offset()
-        steps = sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        size, first = tensor.element_size(), int(tensor.storage_offset())
+        steps = sum((count - 1) * int(stride) for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
         return Span(storage=self.storages[key], start=first * size, stop=(first + steps + 1) * size)
 
 
@@ -281,7 +281,7 @@ class _Uses(TorchDispatchMode):
     """Shows every operator on plain tensors to the recorder."""
 
     def __init__(self, recorder: _Recorder) -> None:
-        super().__init__()
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] - untyped in torch
         self.recorder = recorder
 
     def __torch_dispatch__(
@@ -294,7 +294,7 @@ class _Uses(TorchDispatchMode):
 
 
 @contextmanager
-def _patched(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+def _patched(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
     original = getattr(owner, name)
     setattr(owner, name, wrap(original))
     try:
@@ -309,7 +309,7 @@ def _base(operator: Any) -> str:
 
 
 def _storage(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata  # noqa: SLF001 - what tells two allocations apart
+    return tensor.untyped_storage()._cdata  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what tells two allocations apart
 
 
 def _tensors(value: Any) -> list[Tensor]:

@@ -76,7 +76,8 @@ class SleptStage(nn.Module):
 
     def forward(self, given: Tensor, labels: Tensor | None = None) -> Tensor:
         """Rows to rows, or to a loss where there are labels."""
-        rows = cast("Tensor", _Nap.apply(given.float().reshape(_SHAPE), self.weight, self.naps, self.later))
+        given = given.float().reshape(_SHAPE)
+        rows: Tensor = _Nap.apply(given, self.weight, self.naps, self.later)  # pyright: ignore - untyped in torch
         return rows if labels is None else rows.sum()
 
 
@@ -90,7 +91,8 @@ class _Nap(torch.autograd.Function):
         return rows.clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        (gradient,) = gradients
         weight, naps, later = ctx.weight, ctx.naps, ctx.later
         one = torch.ones_like(weight)
         if not later.puts_off:
@@ -128,14 +130,14 @@ def _step(pipeline: Pipeline, samples: Samples, update_s: float) -> SleptStep:
     """All ranks start at one moment: the clock is one for all processes of a machine."""
     for stage in pipeline.stages.values():
         stage.zero_grad()
-    dist.barrier()
+    dist.barrier()  # pyright: ignore[reportUnknownMemberType] - untyped in torch
     agreed = torch.tensor(monotonic() + _LEAD_S, dtype=torch.float64)
     dist.broadcast(agreed, 0)
     start = float(agreed)
     sleep(max(0.0, start - monotonic()))
     pipeline.run(samples)
     gradients = monotonic()
-    dist.barrier()
+    dist.barrier()  # pyright: ignore[reportUnknownMemberType] - untyped in torch
     sleep(update_s)
     total = monotonic()
     _check_work(pipeline)

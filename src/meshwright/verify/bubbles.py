@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from statistics import median
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from meshwright.sim.timeline import critical_path
 from meshwright.verify._slept import Naps, SleptCase, SleptStep, slept_steps
 from meshwright.verify.processes import in_processes
 from meshwright.workload.slots import KINDS, SCHEDULES, Shape, Slots, checked_shape, gathered, read_schedule
+
+if TYPE_CHECKING:
+    from meshwright.base.numbers import Ints
 
 SHARE: Final = Fraction(5, 100)
 """How far measured waits may be from simulated ones, the overhead of slots apart."""
@@ -106,8 +110,8 @@ def bubbles(options: BubbleOptions) -> Result:
     by_rank = in_processes(work, options.stages, limit_s)
     by_case = [[rank[number] for rank in by_rank] for number in range(len(cases))]
     overhead_s = _slot_overhead_s(line, by_case[0])
-    ran = [_row(plan, options, steps, overhead_s) for plan, steps in zip(plans, by_case[1:], strict=True)]
-    rows = (*ran, *(BubbleRow(schedule=name, excluded=why) for name, why in refused.items()))
+    ran = [_row(plan, options.stages, steps, overhead_s) for plan, steps in zip(plans, by_case[1:], strict=True)]
+    rows = (*ran, *_excluded(refused))
     return Result(
         command="verify run",
         verdict=_verdict(ran, overhead_s),
@@ -116,6 +120,13 @@ def bubbles(options: BubbleOptions) -> Result:
         basis={"simulated_s": Basis.SIMULATED, "measured_s": Basis.MEASURED, "slot_overhead_s": Basis.MEASURED},
         body={"slot_overhead_s": overhead_s, "share": float(SHARE), "bubbles": rows},
     )
+
+
+def simulated(options: BubbleOptions) -> tuple[BubbleRow, ...]:
+    """What `bubbles` would measure against; no process is started. Raises as it does."""
+    _check(options)
+    plans, refused = _plans(options)
+    return (*(_simulated(plan, options.stages) for plan in plans), *_excluded(refused))
 
 
 def read_sleep(text: str) -> Sleep:
@@ -195,7 +206,7 @@ def one_order(slots: Slots, timeline: PipelineTimeline) -> Slots:
     """The same slots with one order a rank, that in which they ran; every slot must have taken time."""
     start = timeline.start[: len(slots.rank)]
     columns = np.stack([slots.kind, slots.virtual_stage, slots.micro_batch, slots.direction, slots.cell], axis=1)
-    orders = []
+    orders: list[tuple[int, int, Ints]] = []
     for rank in range(slots.ranks):
         rows = np.flatnonzero(slots.rank == rank)
         orders.append((rank, 0, columns[rows[np.argsort(start[rows], kind="stable")]]))
@@ -235,24 +246,38 @@ def _ends(steps: list[list[SleptStep]]) -> list[float]:
     return [max(step.gradients_s for step in repeat) for repeat in zip(*steps, strict=True)]
 
 
-def _row(plan: _Plan, options: BubbleOptions, steps: list[list[SleptStep]], overhead_s: float) -> BubbleRow:
-    ends, timeline = _ends(steps), plan.timeline
-    measured_s, simulated_s = median(ends), plan.gradients_s
-    work_s = timeline.seconds(timeline.busy().sum()) / options.stages
-    on_path = plan.slots_on_path
-    allowed_s = float(SHARE) * (simulated_s - work_s) + overhead_s * on_path
+def _excluded(refused: Mapping[str, Excluded]) -> tuple[BubbleRow, ...]:
+    return tuple(BubbleRow(schedule=name, excluded=why) for name, why in refused.items())
+
+
+def _simulated(plan: _Plan, stages: int) -> BubbleRow:
+    timeline = plan.timeline
     return BubbleRow(
         schedule=plan.name,
         excluded=None,
-        simulated_s=simulated_s,
+        simulated_s=plan.gradients_s,
+        simulated_step_s=timeline.seconds(timeline.end.max()),
+        simulated_bubble=1 - _work_s(plan, stages) / plan.gradients_s,
+        slots_on_path=plan.slots_on_path,
+    )
+
+
+def _work_s(plan: _Plan, stages: int) -> float:
+    """Of a rank, the mean."""
+    return plan.timeline.seconds(plan.timeline.busy().sum()) / stages
+
+
+def _row(plan: _Plan, stages: int, steps: list[list[SleptStep]], overhead_s: float) -> BubbleRow:
+    ends, simulated_s, work_s = _ends(steps), plan.gradients_s, _work_s(plan, stages)
+    measured_s = median(ends)
+    allowed_s = float(SHARE) * (simulated_s - work_s) + overhead_s * plan.slots_on_path
+    return replace(
+        _simulated(plan, stages),
         measured_s=measured_s,
         lowest_s=min(ends),
         highest_s=max(ends),
-        simulated_step_s=timeline.seconds(timeline.end.max()),
         measured_step_s=median(max(step.total_s for step in repeat) for repeat in zip(*steps, strict=True)),
-        simulated_bubble=1 - work_s / simulated_s,
         measured_bubble=1 - work_s / measured_s,
-        slots_on_path=on_path,
         allowed_s=allowed_s,
         within=abs(measured_s - simulated_s) <= allowed_s,
     )

@@ -33,7 +33,7 @@ def in_processes(work: Callable[[int], T], ranks: int, timeout_s: float) -> list
     """
     context = multiprocessing.get_context("fork")
     with TemporaryDirectory(prefix="meshwright-") as folder:
-        pipes = [context.Pipe() for _ in range(ranks)]
+        pipes = [cast("tuple[Connection, Connection]", context.Pipe()) for _ in range(ranks)]
         place = _Place(ranks=ranks, meeting=Path(folder) / "store", timeout_s=timeout_s, pipes=pipes)
         started = [context.Process(target=_rank, args=(work, rank, place), daemon=True) for rank in range(ranks)]
         try:
@@ -70,8 +70,10 @@ def _rank(work: Callable[[int], Any], rank: int, place: _Place) -> None:
     to = place.pipes[rank][1]
     torch.set_num_threads(1)
     try:
-        store, limit = dist.FileStore(str(place.meeting), place.ranks), timedelta(seconds=place.timeout_s)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=place.ranks, timeout=limit)
+        limit = timedelta(seconds=place.timeout_s)
+        dist.init_process_group(
+            "gloo", init_method=f"file://{place.meeting}", rank=rank, world_size=place.ranks, timeout=limit
+        )
         answer = (True, work(rank))
     except BaseException as problem:  # noqa: BLE001 - whatever it is, the caller is told
         answer = (False, traceback.format_exception_only(problem)[-1].strip())
