@@ -77,7 +77,7 @@ class SleptStage(nn.Module):
     def forward(self, given: Tensor, labels: Tensor | None = None) -> Tensor:
         """Rows to rows, or to a loss where there are labels."""
         given = given.float().reshape(_SHAPE)
-        rows: Tensor = _Nap.apply(given, self.weight, self.naps, self.later)  # pyright: ignore - untyped in torch
+        rows = cast("Tensor", _Nap.apply(given, self.weight, self.naps, self.later))  # pyright: ignore[reportUnknownMemberType] - untyped in torch
         return rows if labels is None else rows.sum()
 
 

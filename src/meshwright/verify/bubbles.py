@@ -16,16 +16,15 @@ from meshwright.base.result import Basis, Excluded, Result, Verdict
 from meshwright.base.units import parse_exact, show_seconds
 from meshwright.sim.pipeline import Durations, run_pipeline
 from meshwright.sim.pipeline_timeline import PipelineTimeline
-from meshwright.sim.timeline import critical_path
 from meshwright.verify._slept import Naps, SleptCase, SleptStep, slept_steps
 from meshwright.verify.processes import in_processes
-from meshwright.workload.slots import KINDS, SCHEDULES, Shape, Slots, checked_shape, gathered, read_schedule
+from meshwright.workload.slots import BACKWARD_WEIGHT, SCHEDULES, Shape, Slots, checked_shape, gathered, read_schedule
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 SHARE: Final = Fraction(5, 100)
-"""How far measured waits may be from simulated ones, the overhead of slots apart."""
+"""How far measured times may be from simulated ones, the overhead of slots apart."""
 _ALL: Final = "all"
 _LINE: Final = "fill_drain"
 _LINES: Final = 7
@@ -72,8 +71,8 @@ class BubbleRow:
 
     simulated_s, measured_s: from the start to the last gradient of all ranks; the median of the repeats.
     lowest_s, highest_s: of the repeats.   *_bubble: the part of all ranks' time to there that they wait.
-    slots_on_path: of the chain of slots that decides the step.   allowed_s: how far measured_s may be from simulated_s:
-    a share of the mean wait of a rank, and the overhead of each slot on that chain.
+    overhead_s: what the same simulation takes longer where every slot is longer by the overhead of a slot.
+    allowed_s: how far measured_s may be from simulated_s: a share of it, and overhead_s.
     """
 
     schedule: str
@@ -86,7 +85,7 @@ class BubbleRow:
     measured_step_s: float | None = None
     simulated_bubble: float | None = None
     measured_bubble: float | None = None
-    slots_on_path: int | None = None
+    overhead_s: float | None = None
     allowed_s: float | None = None
     within: bool | None = None
 
@@ -151,18 +150,24 @@ class _Plan:
 
     name: str
     slots: Slots
+    durations: Durations
     timeline: PipelineTimeline
 
     @property
     def gradients_s(self) -> float:
         return self.timeline.gradients_s
 
-    @property
-    def slots_on_path(self) -> int:
-        """Of the chain that ends with the step."""
-        chain = critical_path(self.timeline)
-        rows = chain.row[chain.row < len(self.timeline.kind)]
-        return int((self.timeline.kind[rows] < len(KINDS)).sum())
+    def with_overhead_s(self, overhead_s: float) -> float:
+        """The same simulated with every slot longer by an overhead; of split backwards both parts are."""
+        more, durations = Fraction(overhead_s), self.durations
+        of_backward = 2 * more if (self.slots.kind == BACKWARD_WEIGHT).any() else more
+        longer = replace(
+            durations,
+            forward=tuple(time + more for time in durations.forward),
+            backward=tuple(time + of_backward for time in durations.backward),
+            weight=tuple(time + more for time in durations.weight),
+        )
+        return run_pipeline(self.slots, longer).gradients_s
 
 
 def _check(options: BubbleOptions) -> None:
@@ -198,8 +203,9 @@ def _plans(options: BubbleOptions) -> tuple[list[_Plan], dict[str, Excluded]]:
 
 def _plan(name: str, shape: Shape, sleep: Sleep) -> _Plan:
     slots = checked_shape(name, shape).slots(shape)
-    timeline = run_pipeline(slots, durations_of(slots, sleep))
-    return _Plan(name=name, slots=one_order(slots, timeline), timeline=timeline)
+    durations = durations_of(slots, sleep)
+    timeline = run_pipeline(slots, durations)
+    return _Plan(name=name, slots=one_order(slots, timeline), durations=durations, timeline=timeline)
 
 
 def one_order(slots: Slots, timeline: PipelineTimeline) -> Slots:
@@ -228,7 +234,7 @@ def durations_of(slots: Slots, sleep: Sleep) -> Durations:
 
 
 def _case(plan: _Plan, sleep: Sleep, repeats: int) -> SleptCase:
-    durations = durations_of(plan.slots, sleep)
+    durations = plan.durations
     naps = Naps(
         forward_s=float(durations.forward[0]),
         backward_s=float(durations.backward[0]),
@@ -238,7 +244,7 @@ def _case(plan: _Plan, sleep: Sleep, repeats: int) -> SleptCase:
 
 
 def _slot_overhead_s(line: _Plan, steps: list[list[SleptStep]]) -> float:
-    return max(0.0, median(_ends(steps)) - line.gradients_s) / line.slots_on_path
+    return max(0.0, median(_ends(steps)) - line.gradients_s) / len(line.slots.rank)
 
 
 def _ends(steps: list[list[SleptStep]]) -> list[float]:
@@ -258,7 +264,6 @@ def _simulated(plan: _Plan, stages: int) -> BubbleRow:
         simulated_s=plan.gradients_s,
         simulated_step_s=timeline.seconds(timeline.end.max()),
         simulated_bubble=1 - _work_s(plan, stages) / plan.gradients_s,
-        slots_on_path=plan.slots_on_path,
     )
 
 
@@ -270,7 +275,8 @@ def _work_s(plan: _Plan, stages: int) -> float:
 def _row(plan: _Plan, stages: int, steps: list[list[SleptStep]], overhead_s: float) -> BubbleRow:
     ends, simulated_s, work_s = _ends(steps), plan.gradients_s, _work_s(plan, stages)
     measured_s = median(ends)
-    allowed_s = float(SHARE) * (simulated_s - work_s) + overhead_s * plan.slots_on_path
+    added_s = plan.with_overhead_s(overhead_s) - simulated_s
+    allowed_s = float(SHARE) * simulated_s + added_s
     return replace(
         _simulated(plan, stages),
         measured_s=measured_s,
@@ -278,6 +284,7 @@ def _row(plan: _Plan, stages: int, steps: list[list[SleptStep]], overhead_s: flo
         highest_s=max(ends),
         measured_step_s=median(max(step.total_s for step in repeat) for repeat in zip(*steps, strict=True)),
         measured_bubble=1 - work_s / measured_s,
+        overhead_s=added_s,
         allowed_s=allowed_s,
         within=abs(measured_s - simulated_s) <= allowed_s,
     )
@@ -285,7 +292,7 @@ def _row(plan: _Plan, stages: int, steps: list[list[SleptStep]], overhead_s: flo
 
 def _verdict(rows: list[BubbleRow], overhead_s: float) -> Verdict:
     beyond = [row.schedule for row in rows if not row.within]
-    told = f"{float(SHARE):.0%} of the wait and {show_seconds(overhead_s)} a slot"
+    told = f"{float(SHARE):.0%} and {show_seconds(overhead_s)} a slot"
     if not rows:
         return Verdict(answer="unknown", text="no schedule takes these stages and micro-batches")
     if beyond:

@@ -36,7 +36,7 @@ _NOT_MODELLED: Final = (
 
 def check_calls(records: Sequence[RankCalls], turns: Turns) -> Result:
     """A yes where nothing is wrong; else a no that names the first fault. Raises RUN041 as `faults_of` does."""
-    faults: Sequence[Fault] = faults_of(records, turns)
+    faults = list(faults_of(records, turns))
     calls = sum(len(record.calls) for record in records)
     groups = {call.group for record in records for call in record.calls}
     if faults:
