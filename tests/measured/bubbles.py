@@ -44,6 +44,7 @@ def simulated_cells(row: BubbleRow) -> tuple[str, str, str]:
 def page(results: dict[int, Result]) -> str:
     """The text of `docs/bubbles.md`. results: by stages."""
     over = [_within_wait(row) for result in results.values() for row in result.body["bubbles"]]
+    held = f"{sum(over)} of {len(over)}"
     tables = "\n\n".join(_section(stages, result) for stages, result in results.items())
     return f"""# Bubbles, measured
 
@@ -69,7 +70,7 @@ stages and for no schedule: one micro-batch goes through all stages and back, ea
 what that takes longer than its sleeps is dealt to its slots. *overhead* is what the simulation takes longer once every
 slot is that much longer. *over* is measured less simulated, *bubble* the part of all ranks' time that they wait.
 
-{sum(over)} of {len(over)} rows are also within {float(SHARE):.0%} of a rank's mean wait, not of its time, and the overhead.
+{held} rows are also within {float(SHARE):.0%} of a rank's mean wait, not of its time, and the overhead.
 
 Sleeps: `{SLEEP}` of a whole stage and micro-batch,
 {MICRO_BATCHES} micro-batches; virtual stages of a rank share them. `dualpipe_declared` leaves the order between its two

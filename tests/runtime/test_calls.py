@@ -26,9 +26,10 @@ from meshwright.verify.calls import check_calls, faults_of, read_calls  # noqa: 
 from meshwright.verify.processes import in_processes  # noqa: E402
 from meshwright.workload.calls import Call, Use, Wait  # noqa: E402
 from meshwright.workload.slots import Shape, checked_shape  # noqa: E402
+from tests.runtime.undisturbed import undisturbed  # noqa: E402
 
 LONG_S = 60.0
-SHORT = timedelta(seconds=1.5)
+SHORT = timedelta(seconds=3)
 """What a rank waits for another at most, where a planted fault lets it wait for ever."""
 
 
@@ -44,7 +45,7 @@ def records_of(tmp_path):
             with suppress(RuntimeError), recorded(tmp_path / str(rank), rank, {}):
                 program(rank)
 
-        with suppress(RunError):
+        with suppress(RunError), undisturbed():
             in_processes(work, 2, LONG_S)
         return [read_calls(tmp_path / str(rank)) for rank in range(2)]
 
@@ -206,7 +207,8 @@ def step_of(layout, rank, folder):
     ],
 )
 def test_a_step_of_the_trainer_has_no_fault(layout, axes, tmp_path):
-    in_processes(lambda rank: step_of(layout, rank, tmp_path), layout.world_size, LONG_S)
+    with undisturbed():
+        in_processes(lambda rank: step_of(layout, rank, tmp_path), layout.world_size, LONG_S)
     records = [read_calls(tmp_path / str(rank)) for rank in range(layout.world_size)]
     result = check_calls(records, "free")
     assert result.verdict.answer == "yes", result.verdict.text
