@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from meshwright.layout.axes import PIPELINE_OUTSIDE
-from meshwright.layout.mesh import coordinates, rank_of
+from meshwright.layout.mesh import coordinates, groups, rank_of
 from meshwright.runtime.parallel.tensor import ALONE, TensorGroup
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ SAMPLES: Final = ("dp_replicate", "dp_shard")
 class World:
     """Where a rank stands. mesh: None where the layout is one rank and no process group is needed.
 
-    all_copies: dp_replicate and dp_shard as one axis, where both are there.   place: coordinate along every axis.
-    device: of tensors.
+    all_copies: dp_replicate and dp_shard as one axis, where both are there.   back: the ranks of the pipeline once more,
+    for messages to a lower rank.   place: coordinate along every axis.   device: of tensors.
     """
 
     layout: Layout
@@ -37,6 +37,7 @@ class World:
     place: Mapping[str, int]
     mesh: DeviceMesh | None
     all_copies: DeviceMesh | None
+    back: dist.ProcessGroup | None
     device: torch.device
 
     @property
@@ -57,6 +58,16 @@ class World:
         """Which of them this is: the samples of a step are dealt in this order."""
         return self.place["dp_replicate"] * self.layout.dp_shard + self.place["dp_shard"]
 
+    def wire(self, sender: int, receiver: int) -> dist.ProcessGroup:
+        """The group in which one pipeline rank sends to another.
+
+        Either way has its own: NCCL runs what two ranks of one group send each other in the order in which each calls,
+        so that two ranks that first receive would wait for each other.
+        """
+        assert self.mesh is not None
+        assert self.back is not None
+        return self.mesh["pp"].get_group() if sender < receiver else self.back
+
     def peer(self, stage: int) -> int:
         """The rank at the same place of another pipeline rank."""
         return rank_of(self.layout, {**self.place, "pp": stage}, PIPELINE_OUTSIDE)
@@ -75,8 +86,12 @@ def join(layout: Layout, rank: int, device: torch.device) -> World:
     if layout.dp_replicate > 1 and layout.dp_shard > 1:
         flat = ranks.reshape(layout.pp, layout.dp_replicate * layout.dp_shard, -1)
         all_copies = DeviceMesh(device.type, flat, mesh_dim_names=("pp", "copies", "rest"))["copies"]
+    back = None
+    if layout.pp > 1:
+        every = [dist.new_group(list(members)) for members in groups(layout, "pp", PIPELINE_OUTSIDE)]
+        back = cast("dist.ProcessGroup", next(group for group in every if dist.get_rank(group) >= 0))
     place = coordinates(layout, rank, PIPELINE_OUTSIDE)
-    return World(layout=layout, rank=rank, place=place, mesh=mesh, all_copies=all_copies, device=device)
+    return World(layout=layout, rank=rank, place=place, mesh=mesh, all_copies=all_copies, back=back, device=device)
 
 
 def summed_over(world: World, value: torch.Tensor, axes: tuple[str, ...]) -> torch.Tensor:

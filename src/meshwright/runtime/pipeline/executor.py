@@ -67,9 +67,10 @@ class Wire:
             return
         messages, first = self.incoming[sender], self.asked.get(sender, 0)
         last = messages.index(message, first) + 1
+        own = self.world.place["pp"]
         for item in messages[first:last]:
             rows = torch.empty(self.shape, dtype=self.dtype, device=self.world.device)
-            self.waiting[item] = (dist.irecv(rows, self.world.peer(sender), group=self._group()), rows)
+            self.waiting[item] = (dist.irecv(rows, self.world.peer(sender), group=self.world.wire(sender, own)), rows)
         self.asked[sender] = last
 
     def take(self, message: Message) -> Tensor:
@@ -88,9 +89,9 @@ class Wire:
         if to is None:
             self.arrived[message] = rows
             return
-        rows = rows.contiguous()
+        rows, own = rows.contiguous(), self.world.place["pp"]
         self.sent = [item for item in self.sent if not item[0].is_completed()]
-        self.sent.append((dist.isend(rows, self.world.peer(to[0]), group=self._group()), rows))
+        self.sent.append((dist.isend(rows, self.world.peer(to[0]), group=self.world.wire(own, to[0])), rows))
 
     def finish(self) -> None:
         """Wait for what was sent, and be ready for another step."""
@@ -100,10 +101,6 @@ class Wire:
             work.wait()
         self.where.leaves()
         self.sent, self.asked = [], {}
-
-    def _group(self) -> dist.ProcessGroup:
-        assert self.world.mesh is not None
-        return self.world.mesh["pp"].get_group()
 
 
 @dataclass(slots=True, kw_only=True)
