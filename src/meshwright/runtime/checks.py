@@ -103,7 +103,7 @@ def check_layout(model: Model, layout: Layout) -> None:
 
 
 def check_processes(layout: Layout, options: RunOptions, under: Launcher | None) -> None:
-    """Raises RUN003 where the ranks of a layout are not the processes that were asked for, or that a launcher started."""
+    """Raises RUN003 where the ranks of a layout are not the processes asked for, or those that a launcher started."""
     stated = (("--nproc", options.nproc), ("WORLD_SIZE of the launcher", None if under is None else under.ranks))
     for what, processes in stated:
         if processes is None or processes == layout.world_size:
@@ -127,7 +127,7 @@ def shape_of(layout: Layout, job: RunJob) -> Shape:
 
 
 def check_schedule(model: Model, layout: Layout, shape: Shape) -> None:
-    """Raises SCH001, SCH003, SCH004 where the schedule does not take the shape, RUN006 where it leaves a stage empty."""
+    """Raises SCH001, SCH003, SCH004 where the schedule does not take the shape, RUN006 for a stage without a layer."""
     name = layout.schedule or ""
     program = checked_shape(name, shape)
     pieces = int(program.placement(shape).shape[1])

@@ -18,7 +18,7 @@ from meshwright.model.reader import read_arithmetic
 from meshwright.runtime.checks import check
 from meshwright.runtime.job import RunJob, RunOptions, completed, launcher_of
 from meshwright.scenarios.mfu import utilisation_of
-from meshwright.scenarios.slot_orders import by_layers, slot_orders
+from meshwright.scenarios.slot_orders import slot_orders
 
 if TYPE_CHECKING:
     from meshwright.base.result import Result
@@ -77,7 +77,7 @@ def _train(  # noqa: PLR0917 - what was typed
     model = model_of(choice, {})
     shape = check(model, layout, job, options, under)
     arithmetic = read_arithmetic(choice.name, cache=hub_cache(), download=choice.download)
-    slots = slot_orders(layout.schedule or "", shape, by_layers(layout.schedule or "", shape, model.layers))
+    slots = slot_orders(layout.schedule or "", shape)
     if find_spec("torch") is None:
         raise RunError(1, "a run needs the extra torch, and it is not installed", "pip install 'meshwright[torch]'")
     from meshwright.runtime.train import Question, told_of, train  # noqa: PLC0415 - loads torch
