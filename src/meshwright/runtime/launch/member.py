@@ -75,7 +75,7 @@ def process(seat: Seat, files: Files, pipe: Connection, function: Function, payl
     _write_to(files.log)
     threading.Thread(target=_end_with, args=(files.parent,), daemon=True).start()
     board = Board(files.board, len(seat.places))
-    where = Whereabouts(lambda note: board.write(seat.rank, note))
+    where = Whereabouts(board.lines[seat.rank])
     try:
         where.does("joining the others")
         store = reached("127.0.0.1", _port(files.port), seat.timeout_s)

@@ -107,7 +107,7 @@ class _Run:
         """Until every rank has returned, or one has failed."""
         while len(self.found) < len(self.processes):
             self._look(_LOOK_S)
-            if self.failed or self._stands():
+            if self.failed or (self._stands() and self._stands()):  # once may be a line that is just being written
                 self._settle()
                 raise self._error()
         limit = time.monotonic() + _LEAVE_S
