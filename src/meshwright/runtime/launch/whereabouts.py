@@ -147,7 +147,7 @@ class Line:
 
 
 class Board:
-    """A file in memory with a line a rank: each writes its own, anyone reads all. In a new one all are at their start."""
+    """A file in memory with a line a rank: each writes its own, anyone reads all. A new one has all at their start."""
 
     def __init__(self, file: Path, ranks: int) -> None:
         room, new = _ROOM + _ROOM_A_RANK * ranks, not file.exists()
