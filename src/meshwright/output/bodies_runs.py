@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from meshwright.output.bodies import Amount, Count, Name
 
@@ -37,3 +37,29 @@ class RunTrainBody(TypedDict):
     peak_of: str | None
     mfu: Amount | None
     steps: list[RunStep]
+
+
+class ParityLayout(TypedDict):
+    """One layout beside one process. loss, norm, weight: the largest of all ranks, null for no number.
+
+    differs, differs_on_rank: the first weight that differs by more than is allowed, null for none.
+    """
+
+    layout_id: Name
+    ranks: Count
+    schedule: Name
+    loss: Amount | None
+    norm: Amount | None
+    weight: Amount | None
+    weight_name: Name
+    differs: str | None
+    differs_on_rank: Count | None
+    agrees: bool
+
+
+class VerifyParityBody(TypedDict):
+    """Layouts beside one process. allowed: of each of the three, a difference in float64, a multiple in bf16."""
+
+    format: Literal["float64", "bf16"]
+    allowed: Amount
+    layouts: list[ParityLayout]

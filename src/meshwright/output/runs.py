@@ -32,6 +32,22 @@ STEP_COLUMNS: Final = (
 """The steps of a run."""
 
 
+def _apart(value: float) -> str:
+    return f"{value:.2g}"
+
+
+PARITY_COLUMNS: Final = (
+    Column(name="layout", value=lambda row: row.layout_id),
+    Column(name="ranks", value=lambda row: row.ranks),
+    Column(name="loss", value=lambda row: row.loss, show=_apart),
+    Column(name="norm", value=lambda row: row.norm, show=_apart),
+    Column(name="weight", value=lambda row: row.weight, show=_apart),
+    Column(name="agrees", value=lambda row: row.agrees, show=lambda value: "yes" if value else "no"),
+    Column(name="first that differs", value=lambda row: row.differs and f"{row.differs} on rank {row.differs_on_rank}"),
+)
+"""Layouts beside one process."""
+
+
 def shown_steps(body: Mapping[str, Any]) -> tuple[list[Any], int]:
     """The steps that a terminal has, the first and the last of many, and how many it leaves out."""
     rows = list(body["steps"])

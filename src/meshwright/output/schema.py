@@ -70,6 +70,7 @@ COMMANDS: Final = (
     Command(name="checkpoint interval", body=bodies_timelines.IntervalBody),
     Command(name="checkpoint timeline", body=bodies_timelines.SavesBody),
     Command(name="run train", body=bodies_runs.RunTrainBody, given=frozenset({"model", "job", "layout"})),
+    Command(name="verify parity", body=bodies_runs.VerifyParityBody, given=frozenset({"model", "job"})),
     Command(name="compare", body=bodies.CompareBody),
     Command(name="list", body=bodies_catalog.CatalogBody),
     Command(name="study list", body=bodies_catalog.StudiesBody),

@@ -127,7 +127,7 @@ def shape_of(layout: Layout, job: RunJob) -> Shape:
 
 
 def check_schedule(model: Model, layout: Layout, shape: Shape) -> None:
-    """Raises SCH001, SCH003, SCH004 where the schedule does not take the shape, RUN006 for a stage without a layer."""
+    """Raises SCH001, SCH003, SCH004 where the schedule does not take the shape, RUN006 where a stage is left empty."""
     name = layout.schedule or ""
     program = checked_shape(name, shape)
     pieces = int(program.placement(shape).shape[1])

@@ -103,20 +103,20 @@ def checked_job(job: RunJob) -> RunJob:
     """The job itself. Raises RUN012 for a number out of range."""
     whole = {"steps": _MOST_STEPS, "global_batch": _MOST_SAMPLES, "sequence": _MOST_POSITIONS}
     for name, most in whole.items():
-        _check(name, getattr(job, name), 2 if name == "sequence" else 1, most)
-    _check("lr", job.lr, 0.0, 1e30)
-    _check("clip", job.clip, 1e-30, 1e30)
-    _check("seed", job.seed, 0, 2**31 - 1)
+        check_number(name, getattr(job, name), 2 if name == "sequence" else 1, most)
+    check_number("lr", job.lr, 0.0, 1e30)
+    check_number("clip", job.clip, 1e-30, 1e30)
+    check_number("seed", job.seed, 0, 2**31 - 1)
     return job
 
 
 def checked_options(options: RunOptions) -> RunOptions:
     """The options themselves. Raises RUN012 for a number out of range."""
     if options.nproc is not None:
-        _check("nproc", options.nproc, 1, 10**6)
-    _check("timeout", options.timeout, 0.1, _MOST_SECONDS)
+        check_number("nproc", options.nproc, 1, 10**6)
+    check_number("timeout", options.timeout, 0.1, _MOST_SECONDS)
     if options.peak_flops is not None:
-        _check("peak_flops", options.peak_flops, 1.0, 1e30)
+        check_number("peak_flops", options.peak_flops, 1.0, 1e30)
     return options
 
 
@@ -153,7 +153,8 @@ def _plain(name: str) -> str:
     return name.strip().replace("-", "_")
 
 
-def _check(name: str, value: float, least: float, most: float) -> None:
+def check_number(name: str, value: float, least: float, most: float) -> None:
+    """Raises RUN012 for a number of a flag that is out of range."""
     if not least <= value <= most:  # not a number is neither
         flag = f"--{name.replace('_', '-')}"
         raise RunError(12, f"{flag} is {value:g}", f"give {flag} from {least:g} to {most:g}")

@@ -28,7 +28,8 @@ from meshwright.runtime.launch.under import run_under
 from meshwright.runtime.loop.samples import SyntheticTokens
 from meshwright.runtime.loop.trainer import Batch, Recipe, trainer_of
 from meshwright.runtime.parallel.shards import Precision
-from meshwright.runtime.state.weights import made_up
+from meshwright.runtime.state.replicas import check_replicas
+from meshwright.runtime.state.weights import made_up, ranges_of
 from meshwright.runtime.world import join
 from meshwright.system.accelerator import accelerator_called
 
@@ -94,11 +95,11 @@ def train(question: Question, utilisation: Utilisation, told: Told, under: Launc
     """Run the job. told: takes every `StepRow` of rank 0.   under: the launcher that started this process, if one did.
 
     The verdict is no where the loss is no number. Raises as `check`, RUN002 (no CUDA), RUN010 and RUN011 (a rank that
-    failed, or stood).
+    failed, or stood), RUN015 (copies of a weight that differ behind the last step).
     """
     layout, options = question.layout, question.options
     check(question.model, layout, question.job, options, under)
-    _check_devices(options, 1 if under is not None else layout.world_size)
+    check_devices(options, 1 if under is not None else layout.world_size)
     crew = crew_of(layout, options)
     if under is None:
         _tell_of_cores(layout, options)
@@ -138,6 +139,9 @@ def run_rank(member: Member, question: Question) -> Ran:
         rows.append(_row(number, report.loss, report.norm, report.tokens, seconds))
         if member.rank == 0:
             member.tell(rows[-1])
+    member.where.does("comparing copies of weights")
+    owned = ranges_of(question.model, layout, member.rank, "optimizer_state")
+    check_replicas(world, trainer.parameters, owned)
     device = torch.cuda.get_device_name(member.device) if member.device.type == "cuda" else ""
     return Ran(steps=tuple(rows), device=device)
 
@@ -170,7 +174,7 @@ def _row(number: int, loss: float, norm: float, tokens: int, seconds: float) -> 
     )
 
 
-def _check_devices(options: RunOptions, here: int) -> None:
+def check_devices(options: RunOptions, here: int) -> None:
     """Raises RUN002 where CUDA is asked for and is not there, or has fewer devices than ranks of this machine."""
     if options.devices != "cuda":
         return
