@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from meshwright.runtime.launch.blame import coded_of
+from meshwright.runtime.launch.stores import Store, reached
 from meshwright.runtime.launch.watched import watched
 from meshwright.runtime.launch.whereabouts import Board, Place, Whereabouts
 
@@ -74,10 +75,10 @@ def process(seat: Seat, files: Files, pipe: Connection, function: Function, payl
     _write_to(files.log)
     threading.Thread(target=_end_with, args=(files.parent,), daemon=True).start()
     board = Board(files.board, len(seat.places))
-    where = Whereabouts(lambda note: board.write(seat.rank, note))
+    where = Whereabouts(board.lines[seat.rank])
     try:
         where.does("joining the others")
-        store = dist.TCPStore("127.0.0.1", _port(files.port), is_master=False, timeout=_timeout(seat))
+        store = reached("127.0.0.1", _port(files.port), seat.timeout_s)
         with joined(seat, store, where) as device:
             tell = _teller(pipe)
             member = Member(rank=seat.rank, ranks=len(seat.places), device=device, where=where, tell=tell)
@@ -93,7 +94,7 @@ def process(seat: Seat, files: Files, pipe: Connection, function: Function, payl
 
 
 @contextmanager
-def joined(seat: Seat, store: dist.Store, where: Whereabouts) -> Generator[torch.device]:
+def joined(seat: Seat, store: Store, where: Whereabouts) -> Generator[torch.device]:
     """The process group of all ranks, and this rank's device. Every exchange inside is noted."""
     device = torch.device(seat.devices, seat.local_rank) if seat.devices == "cuda" else torch.device(seat.devices)
     if seat.devices == "cuda":

@@ -14,17 +14,16 @@ import os
 import sys
 import time
 from dataclasses import dataclass, field
-from datetime import timedelta
 from multiprocessing.connection import wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import torch
-import torch.distributed as dist
 
 from meshwright.runtime.launch.blame import Ended, error_of, is_of_others, named
 from meshwright.runtime.launch.member import Files, Function, Seat, Told, process
+from meshwright.runtime.launch.stores import Store, served
 from meshwright.runtime.launch.whereabouts import Board, Place
 
 if TYPE_CHECKING:
@@ -83,11 +82,12 @@ class _Run:
     found: dict[int, Any] = field(default_factory=dict[int, Any])
     failed: dict[int, Ended] = field(default_factory=dict[int, Ended])
     board: Board | None = None
-    store: dist.TCPStore | None = None
+    store: Store = None
 
     def start(self, function: Function, payload: Any, start: Start) -> None:
         """All ranks, and then the store: a thread of it must not be there when a process is forked."""
-        crew, context = self.crew, multiprocessing.get_context(start)
+        crew = self.crew
+        context: Any = multiprocessing.get_context(start)  # its types know no Process
         self.board = Board(self.folder / "board", len(crew.places))
         for rank in range(len(crew.places)):
             seat = Seat(rank=rank, local_rank=rank, places=crew.places, devices=crew.devices, timeout_s=crew.timeout_s)
@@ -98,7 +98,7 @@ class _Run:
             its.close()
             self.processes.append(started)
             self.pipes[own] = rank
-        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=_span(crew))
+        self.store = served("127.0.0.1", 0, crew.timeout_s)
         written = self.folder / "port.new"
         written.write_text(str(self.store.port), encoding="ascii")
         written.rename(self.folder / "port")
@@ -107,7 +107,7 @@ class _Run:
         """Until every rank has returned, or one has failed."""
         while len(self.found) < len(self.processes):
             self._look(_LOOK_S)
-            if self.failed or self._stands():
+            if self.failed or (self._stands() and self._stands()):  # once may be a line that is just being written
                 self._settle()
                 raise self._error()
         limit = time.monotonic() + _LEAVE_S
@@ -206,7 +206,3 @@ class _Run:
             if lines:
                 LOG.error("%s wrote:\n%s", named(rank, self.crew.places), "\n".join(lines[-_TAIL:]))
                 return
-
-
-def _span(crew: Crew) -> timedelta:
-    return timedelta(seconds=crew.timeout_s)

@@ -7,21 +7,21 @@ the one that they waited for.
 from __future__ import annotations
 
 import time
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-import torch.distributed as dist
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.runtime.launch.blame import Ended, coded_of, error_of, is_of_others
 from meshwright.runtime.launch.member import Function, Member, Seat, Told, joined
-from meshwright.runtime.launch.whereabouts import Note, Whereabouts, as_text, note_of
+from meshwright.runtime.launch.stores import Store, reached, served, under_prefix
+from meshwright.runtime.launch.whereabouts import Line, Note, Whereabouts, as_text, note_of
 
 if TYPE_CHECKING:
     from meshwright.runtime.job import Launcher
     from meshwright.runtime.launch.supervisor import Crew
 
+_ROOM: Final = 2**16
 _SETTLE_S: Final = 2.0
 _SILENT: Final = "something that it did not tell"
 
@@ -32,11 +32,10 @@ def run_under(launcher: Launcher, function: Function, payload: Any, crew: Crew, 
     The keys of one attempt have a prefix of their own: the store outlives the ranks of the attempt before.
     """
     torch.set_num_threads(1)
-    timeout = timedelta(seconds=crew.timeout_s)
-    hosts = launcher.rank == 0 and not launcher.serves
-    server = dist.TCPStore(launcher.host, launcher.port, launcher.ranks, is_master=hosts, timeout=timeout)
-    store = dist.PrefixStore(f"meshwright-{launcher.attempt}", server)
-    where = Whereabouts(_keep)
+    opened = served if launcher.rank == 0 and not launcher.serves else reached
+    store = under_prefix(f"meshwright-{launcher.attempt}", opened(launcher.host, launcher.port, crew.timeout_s))
+    line = Line(bytearray(_ROOM), 0, _ROOM)  # read when something fails
+    where = Whereabouts(line)
     seat = Seat(
         rank=launcher.rank,
         local_rank=launcher.local_rank,
@@ -52,15 +51,12 @@ def run_under(launcher: Launcher, function: Function, payload: Any, crew: Crew, 
         raise
     except Exception as problem:
         own = Ended(raised=f"{type(problem).__name__}: {problem}", coded=coded_of(problem))
-        failed, notes = _told_by_all(store, seat, own, where.note)
+        told_note = line.read()
+        failed, notes = _told_by_all(store, seat, own, told_note)
         raise error_of(failed, notes, crew.places, crew.timeout_s)[1] from problem
 
 
-def _keep(_: Note) -> None:
-    """Notes stay with their rank until something fails."""
-
-
-def _told_by_all(store: dist.Store, seat: Seat, own: Ended, note: Note) -> tuple[dict[int, Ended], list[Note]]:
+def _told_by_all(store: Store, seat: Seat, own: Ended, note: Note) -> tuple[dict[int, Ended], list[Note]]:
     """How ranks failed and where each stands, of those that tell it in time; the rest are elsewhere."""
     failed = {seat.rank: own}
     notes = [Note(doing=_SILENT) for _ in seat.places]

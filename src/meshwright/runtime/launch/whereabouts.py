@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import mmap
+import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ Place: TypeAlias = Mapping[str, int]
 
 _ROOM: Final = 512
 _ROOM_A_RANK: Final = 8
-_LENGTH: Final = 4
 _SLOTS: Final = ("forward", "backward", "input gradient", "weight gradient")
 
 
@@ -67,17 +67,17 @@ def note_of(text: str) -> Note:
 
 
 class Whereabouts:
-    """A rank's notes. tell: takes each; None where nobody reads them."""
+    """A rank's notes. board: who reads them, as `Board.line` of the rank; None where nobody does."""
 
-    __slots__ = ("counts", "note", "step", "tell")
+    __slots__ = ("board", "counts", "note", "step")
 
-    def __init__(self, tell: Callable[[Note], None] | None = None) -> None:
-        self.tell, self.note, self.step = tell, Note(), ""
+    def __init__(self, board: Line | None = None) -> None:
+        self.board, self.note, self.step = board, Note(), ""
         self.counts: dict[tuple[int, ...], int] = {}
 
     def does(self, doing: str) -> None:
         """What comes now, in words."""
-        self._write(Note(doing=doing))
+        self._write(Note(at_s=time.monotonic(), doing=doing))
 
     def enters_step(self, number: int) -> None:
         """A step begins; what follows is told as part of it."""
@@ -86,7 +86,7 @@ class Whereabouts:
 
     def turns_to(self, turn: Turn | None) -> None:
         """A slot begins, or the last one has ended."""
-        if self.tell is None:
+        if self.board is None:
             return
         if turn is None:
             self.does(f"{self.step}, after its slots")
@@ -94,60 +94,84 @@ class Whereabouts:
         what = f"{_SLOTS[turn.kind]} of micro-batch {turn.micro_batch} on virtual stage {turn.virtual_stage}"
         self.does(f"{self.step}, {what}" + (" (second direction)" if turn.direction else ""))
 
-    def enters(self, call: str, peers: Sequence[int]) -> None:
+    def enters(self, call: str, peers: tuple[int, ...]) -> None:
         """An exchange begins that may wait for `peers`."""
-        if self.tell is None:
+        if self.board is None:
             return
-        key = tuple(peers)
-        self.counts[key] = self.counts.get(key, 0) + 1
-        self._write(replace(self.note, call=call, peers=key, number=self.counts[key], inside=True))
+        number = self.counts[peers] = self.counts.get(peers, 0) + 1
+        now, doing = time.monotonic(), self.note.doing
+        self._write(Note(at_s=now, doing=doing, call=call, peers=peers, number=number, inside=True))
 
     def leaves(self) -> None:
         """It is done. It is not said of one that failed."""
-        if self.tell is not None:
-            self._write(replace(self.note, inside=False))
+        if self.board is not None:
+            self.board.leave()
 
     def _write(self, note: Note) -> None:
-        if self.tell is not None:
-            self.note = replace(note, at_s=time.monotonic())
-            self.tell(self.note)
+        self.note = note
+        if self.board is not None:
+            self.board.write(note)
+
+
+class Line:
+    """A rank's own line of a board. Its head is apart, so that an exchange that ends is a few bytes."""
+
+    __slots__ = ("memory", "room", "start")
+
+    def __init__(self, memory: Any, start: int, room: int) -> None:
+        self.memory, self.start, self.room = memory, start, room
+
+    def write(self, note: Note) -> None:
+        """The note in place of the last."""
+        text = json.dumps((note.doing, note.call, note.peers, note.number)).encode()[: self.room - _HEAD.size]
+        first = self.start + _HEAD.size
+        self.memory[first : first + len(text)] = text
+        _HEAD.pack_into(self.memory, self.start, len(text), note.at_s, note.inside)
+
+    def leave(self) -> None:
+        """The exchange that stands there has ended, now."""
+        _SINCE.pack_into(self.memory, self.start + _LENGTH.size, time.monotonic(), _OUT)
+
+    def read(self) -> Note:
+        """What stands there; what is just being written is read again."""
+        for _ in range(_TRIES):
+            line = bytes(self.memory[self.start : self.start + self.room])
+            length, at_s, inside = _HEAD.unpack_from(line)
+            try:
+                doing, call, peers, number = json.loads(line[_HEAD.size : _HEAD.size + length])
+            except ValueError:
+                time.sleep(_MOMENT_S)
+                continue
+            return Note(at_s=at_s, doing=doing, call=call, peers=tuple(peers), number=number, inside=inside)
+        return Note(at_s=time.monotonic(), doing="an unknown place")
 
 
 class Board:
-    """A file in memory with a line a rank: each writes its own, anyone reads all."""
+    """A file in memory with a line a rank: each writes its own, anyone reads all. A new one has all at their start."""
 
     def __init__(self, file: Path, ranks: int) -> None:
-        self.room = _ROOM + _ROOM_A_RANK * ranks
-        self.ranks = ranks
-        if not file.exists():
-            file.write_bytes(bytes(self.room * ranks))
+        room, new = _ROOM + _ROOM_A_RANK * ranks, not file.exists()
+        if new:
+            file.write_bytes(bytes(room * ranks))
         with file.open("r+b") as stream:
-            self.memory = mmap.mmap(stream.fileno(), self.room * ranks)
-
-    def write(self, rank: int, note: Note) -> None:
-        """A rank's note in place of its last."""
-        line = as_text(note).encode()[: self.room - _LENGTH]
-        start = self.room * rank
-        self.memory[start : start + _LENGTH + len(line)] = len(line).to_bytes(_LENGTH, "little") + line
+            self.memory = mmap.mmap(stream.fileno(), room * ranks)
+        self.lines = [Line(self.memory, room * rank, room) for rank in range(ranks)]
+        if new:
+            for line in self.lines:
+                line.write(Note(at_s=time.monotonic()))
 
     def notes(self) -> list[Note]:
-        """Every rank's; one that is just being written is read again."""
-        return [self._read(rank) for rank in range(self.ranks)]
+        """Every rank's."""
+        return [line.read() for line in self.lines]
 
     def close(self) -> None:
         """Let go of the memory."""
         self.memory.close()
 
-    def _read(self, rank: int) -> Note:
-        for _ in range(_TRIES):
-            line: Any = self.memory[self.room * rank : self.room * (rank + 1)]
-            length = int.from_bytes(line[:_LENGTH], "little")
-            try:
-                return note_of(line[_LENGTH : _LENGTH + length].decode()) if length else Note(at_s=time.monotonic())
-            except (ValueError, TypeError, KeyError):
-                time.sleep(_MOMENT_S)
-        return Note(at_s=time.monotonic(), doing="an unknown place")
 
-
+_LENGTH: Final = struct.Struct("<I")
+_SINCE: Final = struct.Struct("<d?")
+_HEAD: Final = struct.Struct("<Id?")
+_OUT: Final = False
 _TRIES: Final = 20
 _MOMENT_S: Final = 0.001
