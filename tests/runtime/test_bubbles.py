@@ -15,9 +15,10 @@ if importlib.util.find_spec("torch") is None:
 
 from meshwright.base.errors import RunError, UserError
 from meshwright.runtime.pipeline.orders import orders_of
+from meshwright.scenarios.slot_orders import one_order
 from meshwright.sim.pipeline import run_pipeline
 from meshwright.verify import _slept
-from meshwright.verify.bubbles import SHARE, BubbleOptions, bubbles, durations_of, one_order, read_sleep
+from meshwright.verify.bubbles import SHARE, BubbleOptions, bubbles, durations_of, read_sleep
 from meshwright.workload.slots import SCHEDULES, Shape, checked_shape
 from tests.runtime.undisturbed import undisturbed
 

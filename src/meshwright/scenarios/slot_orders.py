@@ -17,20 +17,29 @@ from meshwright.sim.pipeline import Durations, run_pipeline
 from meshwright.workload.slots import checked_shape
 
 if TYPE_CHECKING:
+    from meshwright.sim.pipeline_timeline import PipelineTimeline
     from meshwright.workload.slots import Shape, Slots
 
 
 def slot_orders(schedule: str, shape: Shape) -> Slots:
     """Slots of every rank in one order. Raises SCH001, SCH003, SCH004, as `checked_shape`."""
     slots = checked_shape(schedule, shape).slots(shape)
-    return one_order(slots) if int(slots.sequence.max(initial=0)) else slots
+    return one_order(slots, run_pipeline(slots, _units(slots))) if slots.sequence.any() else slots
 
 
-def one_order(slots: Slots) -> Slots:
-    """The same slots in the order in which they would start, rank by rank."""
+def one_order(slots: Slots, timeline: PipelineTimeline) -> Slots:
+    """The same slots, rank by rank in the order in which they ran; every slot must have taken time."""
+    start = timeline.start[: len(slots.rank)]
+    order = np.lexsort((np.arange(len(start)), start, slots.rank))
+    columns = ("rank", "kind", "virtual_stage", "micro_batch", "direction", "cell")
+    moved = {name: getattr(slots, name)[order] for name in columns}
+    return replace(slots, **moved, sequence=np.zeros_like(slots.sequence))
+
+
+def _units(slots: Slots) -> Durations:
     one, none = Fraction(1), Fraction(0)
     stages, free = slots.virtual_stages, (none,) * slots.ranks
-    units = Durations(
+    return Durations(
         forward=(one,) * stages,
         backward=(2 * one,) * stages,
         weight=(one,) * stages,
@@ -38,8 +47,3 @@ def one_order(slots: Slots) -> Slots:
         send=free,
         send_back=free,
     )
-    start = run_pipeline(slots, units).start[: len(slots.rank)]
-    order = np.lexsort((np.arange(len(start)), start, slots.rank))
-    columns = ("rank", "kind", "virtual_stage", "micro_batch", "direction", "cell")
-    moved = {name: getattr(slots, name)[order] for name in columns}
-    return replace(slots, **moved, sequence=np.zeros_like(slots.sequence))

@@ -7,21 +7,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import Final
 
 from meshwright.base.errors import RunError, ScheduleError, suggest
 from meshwright.base.result import Basis, Excluded, Result, Verdict
 from meshwright.base.units import parse_exact, show_seconds
+from meshwright.scenarios.slot_orders import one_order
 from meshwright.sim.pipeline import Durations, run_pipeline
 from meshwright.sim.pipeline_timeline import PipelineTimeline
 from meshwright.verify._slept import Naps, SleptCase, SleptStep, slept_steps
 from meshwright.verify.processes import in_processes
-from meshwright.workload.slots import BACKWARD_WEIGHT, SCHEDULES, Shape, Slots, checked_shape, gathered, read_schedule
-
-if TYPE_CHECKING:
-    from meshwright.base.numbers import Ints
+from meshwright.workload.slots import BACKWARD_WEIGHT, SCHEDULES, Shape, Slots, checked_shape, read_schedule
 
 SHARE: Final = Fraction(5, 100)
 """How far measured times may be from simulated ones, the overhead of slots apart."""
@@ -95,7 +91,7 @@ def bubbles(options: BubbleOptions) -> Result:
 
     The overhead of a slot is measured before, the same for all schedules: one micro-batch goes through the line of
     stages and back, so that each slot waits for the one before and its message; what that takes longer than its sleeps
-    is dealt to its slots. Raises RUN040 (a rank failed), RUN042 and RUN043 (options), SCH003 (name), and for one
+    is dealt to its slots. Raises RUN010 and RUN011 (a rank failed, or hung), RUN042 and RUN043 (options), SCH003 (name), and for one
     schedule alone what excludes it: SCH001, SCH004.
     """
     _check(options)
@@ -206,17 +202,6 @@ def _plan(name: str, shape: Shape, sleep: Sleep) -> _Plan:
     durations = durations_of(slots, sleep)
     timeline = run_pipeline(slots, durations)
     return _Plan(name=name, slots=one_order(slots, timeline), durations=durations, timeline=timeline)
-
-
-def one_order(slots: Slots, timeline: PipelineTimeline) -> Slots:
-    """The same slots with one order a rank, that in which they ran; every slot must have taken time."""
-    start = timeline.start[: len(slots.rank)]
-    columns = np.stack([slots.kind, slots.virtual_stage, slots.micro_batch, slots.direction, slots.cell], axis=1)
-    orders: list[tuple[int, int, Ints]] = []
-    for rank in range(slots.ranks):
-        rows = np.flatnonzero(slots.rank == rank)
-        orders.append((rank, 0, columns[rows[np.argsort(start[rows], kind="stable")]]))
-    return gathered(orders, slots.placement)
 
 
 def durations_of(slots: Slots, sleep: Sleep) -> Durations:
