@@ -98,7 +98,8 @@ def axes_of(world: World) -> dict[str, str]:
     if world.mesh is None:
         return {}
     along = [axis for axis in PIPELINE_OUTSIDE if getattr(world.layout, axis) > 1]
-    return {str(world.mesh[axis].get_group().group_name): axis for axis in along}
+    found = {str(world.mesh[axis].get_group().group_name): axis for axis in along}
+    return found if world.back is None else {**found, str(world.back.group_name): "pp"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -295,12 +296,15 @@ class _Uses(TorchDispatchMode):
 
 @contextmanager
 def _patched(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
-    original = getattr(owner, name)
-    setattr(owner, name, wrap(original))
+    kept = vars(owner).get(name)  # as it stands in the class: looked up there it would bind to nothing when put back
+    setattr(owner, name, wrap(getattr(owner, name)))
     try:
         yield
     finally:
-        setattr(owner, name, original)
+        if kept is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, kept)
 
 
 def _base(operator: Any) -> str:

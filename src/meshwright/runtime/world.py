@@ -28,8 +28,8 @@ SAMPLES: Final = ("dp_replicate", "dp_shard")
 class World:
     """Where a rank stands. mesh: None where the layout is one rank and no process group is needed.
 
-    all_copies: dp_replicate and dp_shard as one axis, where both are there.   back: the ranks of the pipeline once more,
-    for messages to a lower rank.   place: coordinate along every axis.   device: of tensors.
+    all_copies: dp_replicate and dp_shard as one axis, where both are there.   back: the pipeline's ranks once more, for
+    messages to a lower rank.   place: coordinate along every axis.   device: of tensors.
     """
 
     layout: Layout

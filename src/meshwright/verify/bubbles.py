@@ -91,8 +91,8 @@ def bubbles(options: BubbleOptions) -> Result:
 
     The overhead of a slot is measured before, the same for all schedules: one micro-batch goes through the line of
     stages and back, so that each slot waits for the one before and its message; what that takes longer than its sleeps
-    is dealt to its slots. Raises RUN010 and RUN011 (a rank failed, or hung), RUN042 and RUN043 (options), SCH003 (name), and for one
-    schedule alone what excludes it: SCH001, SCH004.
+    is dealt to its slots. Raises RUN010 and RUN011 (a rank failed, or hung), RUN042 and RUN043 (options), SCH003
+    (name), and for one schedule alone what excludes it: SCH001, SCH004.
     """
     _check(options)
     plans, refused = _plans(options)

@@ -95,7 +95,7 @@ def _verify(
 def _layouts(
     model: Model, asked: tuple[str, str | None], job: RunJob, options: RunOptions, under: Launcher | None
 ) -> tuple[list[Layout], tuple[Defaulted, ...]]:
-    """The layout that was asked for, or a sample of those of so many ranks. Raises RUN012 where there is none."""
+    """The layout that was asked for, or a sample of those of so many ranks. Raises RUN018 where there is none."""
     layout, schedule = asked
     if layout or schedule:
         one, defaulted = completed(fixed_of(layout, {}), schedule)
@@ -106,5 +106,5 @@ def _layouts(
     known = [item for item in grid({model.name: model}, ranks, job.global_batch) if item.layout.world_size == ranks]
     if not known:
         cause = f"{model.name}: no layout of {ranks} ranks with --global-batch {job.global_batch}"
-        raise RunError(12, cause, "give --nproc 2, 4 or 8, or a --layout")
+        raise RunError(18, cause, "give --nproc 2, 4 or 8, or a --layout")
     return [item.layout for item in covering(known, axes_of)], ()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import torch
 
-from meshwright.base.errors import FileError, RunError
+from meshwright.base.errors import RunError
 from meshwright.base.parse import read_json, read_text
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Entry:
 def read_entries(folder: Path) -> dict[str, Entry]:
     """Every tensor of a folder with `model.safetensors`, or with an index of several files, by name.
 
-    Raises IO010 for files that are not there, RUN016 for one that is no safetensors file or is cut short.
+    Raises RUN016 for a file that is not there, is no safetensors file, or is cut short.
     """
     index = folder / INDEX
     files = [folder / SINGLE]
@@ -121,7 +121,7 @@ def _entries_of(file: Path) -> Iterator[tuple[str, Entry]]:
             length = int.from_bytes(stream.read(_PREFIX), "little")
             head = stream.read(length) if length <= min(size, _LONGEST_HEADER) else b""
     except OSError as problem:
-        raise FileError(10, f"{file}: {problem.strerror}", "give a folder with model.safetensors") from problem
+        raise RunError(16, f"{file}: {problem.strerror}", "give a folder with model.safetensors") from problem
     try:
         header = cast("dict[str, Any]", json.loads(head))
         items = [(name, item) for name, item in header.items() if name != "__metadata__"]
