@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.base.traced import Traced, expression, leaf, values
-from meshwright.cost.kept import gathered, gradient_buffers, kept, operand_copies
+from meshwright.cost.kept import gathered, gradient_buffers, kept, operand_copies, read, written
 from meshwright.cost.training_state import StateColumns, stage_totals, state_columns
 from meshwright.job.optimizer import OPTIMIZERS
 from meshwright.job.recipe import RECIPES, Recipe, checked_recipe, read_recipe
@@ -89,6 +89,8 @@ def test_the_columns_are_the_fullest_rank_to_the_byte(data):
         )
         expected["gradient_buffer"] = fullest(gradient_buffers(tensors, recipe), layout)
         expected["operand_copy"] = fullest(operand_copies(tensors, recipe), layout, most=True)
+        expected["read"] = fullest(read(tensors, recipe), layout)
+        expected["written"] = fullest(written(tensors, recipe), layout)
         assert {name: found[name][0][place] for name in COLUMNS} == expected
 
 

@@ -29,6 +29,7 @@ _LINES = {
     "virtual stages without a schedule": ("--layout virtual_stages=3", "LAY037", "schedule=interleaved"),
     "a schedule without stages": ("--layout pp=1,schedule=one_f_one_b", "LAY037", "leave schedule out"),
     "experts of a dense model": ("--layout ep=2,pp=1,tp=1", "LAY008", "ep=1"),
+    "experts cut of a dense model": ("--layout etp=2,pp=1,tp=1", "LAY008", "etp=1"),
     "replicas": ("--layout replicas=2", "LAY012", "leave replicas out"),
     "the same samples in every group": ("--layout attention=replicated", "LAY012", "leave attention out"),
     "a field that no layout has": ("--layout gone=2", "LAY001", "known: "),
@@ -65,7 +66,18 @@ _LINES = {
     "a rate of nothing": ("--prep-workers 1 --prep-rate 1e-300", "JOB021", "above zero"),
     "a budget beyond any device": ("--activation-budget 1e40GiB", "JOB021", "at most"),
     "a workspace beyond any device": ("--workspace 1e40GiB", "JOB021", "at most"),
+    "a group of layers that the model does not have": ("--set model.groups[7].count=2", "IO014", "known: 0"),
+    "a group without layers": ("--set model.groups.0.count=0", "MOD014", "from 1"),
+    "heads that its KV heads do not divide": ("--set model.groups.0.block.mixer.heads=3", "MOD007", "KV head"),
+    "a recipe by its name where a field is set": ("--set job.recipe=bf16-lora", "IO013", "name a field"),
     "a system twice": ("--on hgx-h100,hgx-h100", "SYS013", "once"),
+    "a system twice, written otherwise": ("--on hgx-h100x1,hgx-h100", "SYS013", "once"),
+    "a field of two values": ("--layout tp=2,tp=4", "LAY001", "tp=4"),
+    "a field of no value": ("--layout schedule", "LAY001", "schedule=one_f_one_b"),
+    "a degree that is no number": ("--layout tp=two", "IO013", "give a valid integer"),
+    "tokens that are no number": ("--set job.tokens=many", "IO001", "as in 100B"),
+    "memory that is no number": ("--usable-memory nan", "IO001", "as in 2GiB"),
+    "a restart longer than any run lasts": ("--job-mtbf 1h --restart 30d", "JOB023", "--restart"),
 }
 
 
@@ -142,3 +154,16 @@ def test_communication_added_to_an_efficiency_of_model_flops_is_said():
 @pytest.mark.parametrize("rate", [("--efficiency", "40%", "--efficiency-kind", "compute"), ()])
 def test_an_efficiency_of_computation_and_a_roofline_hold_nothing_twice(rate):
     assert not [line for line in answer_of(*_CARDS, *_RATE, *rate)["notes"] if _HELD in line]
+
+
+def test_a_plan_without_an_efficiency_is_said_to_be_a_lower_bound():
+    bound = "lower bounds"
+    assert [line for line in answer_of(*_TINY, "--flips", "none")["notes"] if bound in line]
+    assert not [line for line in answer_of(*_TINY, "--flips", "none", "--efficiency", "40%")["notes"] if bound in line]
+
+
+def test_an_efficiency_that_no_device_reaches_is_said_to_be_one():
+    rate = ("--efficiency", "40%", "--flips", "none", "--layout", "tp=1,pp=1", "--global-batch", "384")
+    for deadline, beyond in (("1d", True), ("40d", False)):
+        found = meshwright(*_CARDS, *rate, "--deadline", deadline)
+        assert ("more than the peak" in found.out) == beyond

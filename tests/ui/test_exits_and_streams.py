@@ -253,6 +253,23 @@ def test_a_place_that_cannot_be_written_is_a_coded_message(tmp_path, monkeypatch
     assert names_in(tmp_path) == []
 
 
+def test_a_folder_that_is_missing_is_told_before_the_work(monkeypatch, tmp_path):
+    looked = []
+    monkeypatch.setattr("meshwright.cli.commands.inspect.model_of", lambda *given: looked.append(given))
+    assert meshwright(*_INSPECT, "-o", str(tmp_path / "gone" / "answer")).code == 2
+    assert not looked
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell closes it")
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 2), ("2>&-", 0)])
+def test_a_closed_stream_is_no_bug(closed, code):
+    line = " ".join((*_PROGRAM, *_INSPECT, "-q", closed))
+    found = subprocess.run(["sh", "-c", line], env=environment(), capture_output=True, text=True, check=False)
+    assert found.returncode == code, found.stderr
+    assert "error[BUG]" not in found.stderr
+    assert code == 0 or "error[IO035]" in found.stderr
+
+
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
 def test_a_link_still_points_at_the_file_that_was_written(tmp_path):
     (tmp_path / "real").write_text("old", encoding="utf-8")

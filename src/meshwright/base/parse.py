@@ -94,9 +94,11 @@ def _validated(cls: type[T], resolved: object, what: str) -> T:
 def set_path(record: T, path: str, text: str) -> T:
     """`record` with the field at a dotted `path` replaced by `text`, read with its unit.
 
-    Raises IO014 (no such field), and the codes of `build`.
+    An item of a tuple is named by its place, from 0: `groups.0.count` or `groups[0].count`. Raises IO014 (no such
+    field), and the codes of `build`.
     """
-    return cast("T", _set(type(record), record, path.split("."), text, path))
+    parts = re.sub(r"\[(\d+)\]", r".\1", path).split(".")
+    return cast("T", _set(type(record), record, parts, text, path))
 
 
 def put_path(record: T, path: str, value: object) -> T:
@@ -107,7 +109,7 @@ def put_path(record: T, path: str, value: object) -> T:
 
 
 def get_path(record: object, path: str) -> object:
-    """The value at a dotted `path` of dataclasses and mappings. Raises IO014."""
+    """The value at a dotted `path` of dataclasses, mappings and tuples. Raises IO014."""
     value = record
     for part in path.split("."):
         value = _child(value, part, path)
@@ -125,6 +127,10 @@ def _set(hint: Any, record: Any, parts: Sequence[str], text: str, path: str) -> 
 def _with(record: Any, name: str, value: object) -> Any:
     if is_dataclass(record):
         return replace(cast("Any", record), **{name: value})
+    if isinstance(record, tuple):
+        items = list(cast("tuple[object, ...]", record))
+        items[int(name)] = value
+        return tuple(items)
     return {**cast("Mapping[str, Any]", record), name: value}
 
 
@@ -134,8 +140,12 @@ def _child(record: Any, part: str, path: str) -> Any:
         known = [item.name for item in fields(record)]
     elif isinstance(record, Mapping):
         known = [str(key) for key in cast("Mapping[str, Any]", record)]
+    elif isinstance(record, tuple):
+        known = [str(place) for place in range(len(cast("tuple[object, ...]", record)))]
     if part not in known:
         raise FileError(14, f"{path}: there is no field {part!r}", suggest(part, known))
+    if isinstance(record, tuple):
+        return cast("tuple[object, ...]", record)[int(part)]
     mapped = isinstance(record, Mapping)
     return cast("Mapping[str, Any]", record)[part] if mapped else getattr(cast("object", record), part)
 
@@ -144,6 +154,8 @@ def _child_hint(hint: Any, record: object, part: str) -> Any:
     if is_dataclass(record):
         return _hints(type(record))[part]
     arguments = get_args(_bare(hint))
+    if isinstance(record, tuple):
+        return arguments[0] if arguments else type(cast("tuple[object, ...]", record)[int(part)])
     mapped = len(arguments) == _ARGUMENTS_OF_A_MAPPING
     return arguments[1] if mapped else type(cast("Mapping[str, object]", record)[part])
 
@@ -255,5 +267,7 @@ def _adapter(cls: Any) -> TypeAdapter[Any]:
 
 
 def _example(error: Any) -> str:
-    expected = re.sub(r"^Input should be ", "", str(error["msg"]))
+    if error["type"] == "dataclass_type":
+        return "name a field of it, behind a dot"
+    expected = re.sub(r"^Input should be |, (unable to|got a) .*$", "", str(error["msg"]))
     return f"give {expected}" if expected != error["msg"] else "see the field's documentation"

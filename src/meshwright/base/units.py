@@ -70,6 +70,9 @@ _EXAMPLE: Final = {
     "flops_per_s": "989.4TFLOP/s",
     "watts": "10.2kW",
     "joules": "1.2kJ",
+    "share": "75%",
+    "length": "8K",
+    "count": "100B",
 }
 DIMENSIONS: Final[dict[object, str]] = {
     Bytes: "bytes",
@@ -102,7 +105,7 @@ def parse_quantity(text: str | float, dimension: str, what: str = "value") -> fl
     IO001 (no number), IO002 (unit missing or of another dimension), IO003 (not finite, negative, or not a whole number
     where one is needed).
     """
-    number, unit = _split(str(text), what)
+    number, unit = _split(str(text), what, _EXAMPLE[dimension])
     if dimension == "share":
         return _share(number, unit, what)
     if dimension in {"length", "count"}:
@@ -115,7 +118,7 @@ def parse_quantity(text: str | float, dimension: str, what: str = "value") -> fl
 
 def parse_exact(text: str, dimension: str, what: str = "value") -> Fraction:
     """Read `text` as `parse_quantity` does, exactly, for a dimension that has units. Raises IO001, IO002, IO003."""
-    number, unit = _split(text, what)
+    number, unit = _split(text, what, _EXAMPLE[dimension])
     return Fraction(number) * _scale(text, number, unit, dimension, what)
 
 
@@ -128,10 +131,12 @@ def parse_any(text: str, what: str = "value") -> float:
     return float(Fraction(number) * scale)
 
 
-def _split(text: str, what: str) -> tuple[str, str]:
+def _split(text: str, what: str, example: str = "130ms") -> tuple[str, str]:
     match = _NUMBER.match(text)
     if match is None:
-        raise FileError(1, f"{what}: {text!r} does not start with a number", "write a number and its unit, as in 130ms")
+        raise FileError(
+            1, f"{what}: {text!r} does not start with a number", f"write a number and its unit, as in {example}"
+        )
     number = match.group(1).replace("_", "")
     if len(number) > _MOST_DIGITS:
         raise FileError(3, f"{what}: {text[:_MOST_DIGITS]}... is out of range", f"write at most {_MOST_DIGITS} digits")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from shlex import join, split
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,7 @@ from click.core import ParameterSource
 
 from meshwright.base.errors import SystemSpecError
 from meshwright.cli.options import WORKSPACE, changed
-from meshwright.layout.layout import read_fixed
+from meshwright.layout.layout import checked_fields, read_fixed
 from meshwright.model.checks import checked_model
 from meshwright.model.reader import read_model
 from meshwright.system.system import checked_system, read_systems
@@ -58,7 +59,8 @@ def systems_of(text: str, settings: Mapping[str, str]) -> tuple[System, ...]:
 
 def fixed_of(layout: str, settings: Mapping[str, str]) -> dict[str, Any]:
     """The fields of a layout that `--layout` and `--set layout....` fix, the latter last."""
-    return read_fixed(",".join([layout, *(f"{path}={value}" for path, value in settings.items())]))
+    own = {**read_fixed(layout), **read_fixed(",".join(f"{path}={value}" for path, value in settings.items()))}
+    return checked_fields(own)
 
 
 def retyped(  # noqa: PLR0917 - what was found, and all that was typed
@@ -81,10 +83,12 @@ def retyped(  # noqa: PLR0917 - what was found, and all that was typed
     held = [
         word for name, usual in _HELD.items() if given.get(name, usual) != usual for word in (_flag(name), given[name])
     ]
-    of_system = [*held, *_again(settings, "system.")]
     commands: list[str] = []
     for command in result.next_commands:
         own = split(command)
+        set_anew = {word.partition("=")[0] for before, word in pairwise(own) if before == "--set"}
+        left = tuple(setting for setting in settings if setting.partition("=")[0].strip() not in set_anew)
+        of_system = [*held, *_again(left, "system.")]
         more = [*(of_model if "MODEL" in own else []), *(of_system if "--on" in own else [])]
         said = _said(own, {} if typed is None else typed)
         commands.append(join([*(words.get(word, word) for word in said), *more]))

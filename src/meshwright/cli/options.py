@@ -172,6 +172,9 @@ def _packed(verb: Verb, name: str, cls: type, decorators: tuple[Callable[[Verb],
         value = cls(**{key: given.pop(key) for key in own})
         if isinstance(value, Output):
             _log_to_stderr(verbose=value.verbose)
+            from meshwright.cli.show import check_place  # noqa: PLC0415 - --help loads no form
+
+            check_place(value.file)
         return verb(**given, **{name: value})
 
     wrapped: Verb = packed

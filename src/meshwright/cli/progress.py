@@ -16,7 +16,7 @@ Told: TypeAlias = Callable[[int, int], None]
 @contextmanager
 def progress(output: Output, what: str) -> Generator[Told | None]:
     """Yields what to call with how many are done, of how many; None under -q and where stderr is no terminal."""
-    if output.quiet or not sys.stderr.isatty():
+    if output.quiet or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it

@@ -22,7 +22,27 @@ if TYPE_CHECKING:
     from meshwright.cli.options import Output
 
 _FILE_WIDTH: Final = 120
+_ELSEWHERE: Final = "choose a folder that exists and can be written"
 _PLAIN: Final = str.maketrans({"█": "#", "·": "."})
+
+
+def check_place(file: str | None) -> None:
+    """Nothing, where an answer may be written there: told before the work, which may be long.
+
+    file: None for stdout. Raises IO033 (a folder that is missing or is the file itself), IO035 (stdout is closed).
+    """
+    if file is None:
+        if sys.stdout is None:
+            raise FileError(35, "cannot write to stdout: it is closed", "give -o FILE")
+        return
+    path = Path(file)
+    try:
+        folder, whole = path.parent.is_dir(), path.is_dir()
+    except (OSError, ValueError) as problem:
+        raise _unwritable(path, problem) from problem
+    if whole or not folder:
+        cause = "Is a directory" if whole else f"no folder {path.parent}"
+        raise FileError(33, f"cannot write {path}: {cause}", _ELSEWHERE)
 
 
 def show(result: Result, output: Output) -> int:
@@ -112,8 +132,11 @@ def write_file(path: Path, data: bytes) -> None:
         else:
             _replace(path.resolve(), data)
     except (OSError, ValueError) as problem:
-        cause = f"cannot write {path}: {getattr(problem, 'strerror', None) or problem}"
-        raise FileError(33, cause, "choose a folder that exists and can be written") from problem
+        raise _unwritable(path, problem) from problem
+
+
+def _unwritable(path: Path, problem: Exception) -> FileError:
+    return FileError(33, f"cannot write {path}: {getattr(problem, 'strerror', None) or problem}", _ELSEWHERE)
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.errors import JobError, suggest
+from meshwright.base.traced import held
 from meshwright.job.optimizer import Moment, Weight, moments
 from meshwright.layout.ownership import product
 from meshwright.model.formats import FP32, PLAIN, Format, fp8_block
@@ -80,15 +81,29 @@ def model_kept(model: Model, recipe: Recipe) -> tuple[tuple[Kept, int], ...]:
     return (*((item, 1) for item in kept(ends, recipe)), *layers)
 
 
+def in_operands(model: Model, recipe: Recipe) -> Model:
+    """The model as a recipe computes it: rows, activations and messages between ranks are as wide as operands.
+
+    Operands in fp8 are cast for each product; rows stay in bf16. A config's own format says nothing about training:
+    some were released in float32. Source: Micikevicius et al., "Mixed precision training" (arXiv 1710.03740), section
+    3.1; DeepSeek-AI, "DeepSeek-V3 technical report" (arXiv 2412.19437), section 3.3.
+    """
+    operands = PLAIN.get(recipe.compute, PLAIN["bf16"])
+    return model if held(model.plain.bits) == operands.bits else replace(model, plain=operands)
+
+
 def saved_parts(model: Model, recipe: Recipe) -> dict[str, Any]:
     """Bytes of a save at the boundary of a step: parameters, master and optimizer_state; gradients are not saved there.
 
-    Raises JOB043, as `model_kept`. Source: chapter "Training systems", section 10.4.2.
+    Nor is a base that adapters freeze: it is where it was read. Raises JOB043, as `model_kept`. Source: chapter
+    "Training systems", section 10.4.2.
     """
     found: dict[str, Any] = {"parameters": 0, "master": 0, "optimizer_state": 0}
-    for item, count in model_kept(model, recipe):
+    listed = model_kept(model, recipe)
+    trained = {item.tensor.name for item, _ in listed if item.state == "gradients"}
+    for item, count in listed:
         part = item.name if item.name in found else item.state
-        if part in found:
+        if part in found and item.tensor.name in trained:
             found[part] = found[part] + item.piece_bytes(item.tensor.shape) * count
     return found
 
@@ -115,12 +130,46 @@ def gradient_buffers(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept,
     return tuple(replace(item, state="gathered") for item in kept(tensors, recipe) if item.state == "gradients")
 
 
+def updated(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
+    """Parameters that an update changes, in every format in which they stay."""
+    trained = {item.tensor.name for item in gradient_buffers(tensors, recipe)}
+    return tuple(item for item in kept(tensors, recipe) if item.state == "parameters" and item.tensor.name in trained)
+
+
+def written(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
+    """The same as an update writes them, cut as the optimizer's state."""
+    return tuple(replace(item, state="optimizer_state") for item in updated(tensors, recipe))
+
+
+def read(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
+    """What an update reads beside the optimizer's state, cut as that: gradients, and parameters without a master."""
+    own = (
+        item
+        for item in updated(tensors, recipe)
+        if item.name == "parameters" and (recipe.master == "none" or item.stored == FP32)
+    )
+    both = (*gradient_buffers(tensors, recipe), *own)
+    return tuple(replace(item, state="optimizer_state") for item in both)
+
+
 def operand_copies(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
     """The copies in fp8 that are made for a product and dropped behind it."""
     if recipe.fp8_copy != "transient":
         return ()
     frozen, trained = _trained(tensors, recipe)
     return tuple(_as(item, "fp8_copy", "gathered", _FP8) for item in (*frozen, *trained) if _multiplied(item))
+
+
+def adapters(tensor: Tensor, recipe: Recipe) -> tuple[Tensor, ...]:
+    """The two matrices that adapt one, in the order in which rows meet them; none for one that is not a target."""
+    if recipe.lora_rank == 0 or not _multiplied(tensor) or _short(tensor) not in recipe.lora_targets:
+        return ()
+    return _adapter(tensor, recipe.lora_rank)
+
+
+def in_fp8(tensor: Tensor, recipe: Recipe) -> bool:
+    """Whether products with a matrix have operands in fp8: those that have a copy in it."""
+    return recipe.compute == "fp8" and _multiplied(tensor)
 
 
 def check_targets(model: Model, recipe: Recipe) -> None:
@@ -136,8 +185,7 @@ def _trained(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[tuple[Tensor,
     """The frozen and the trained ones, adapters among the latter."""
     if recipe.lora_rank == 0:
         return (), tensors
-    adapted = [tensor for tensor in tensors if _multiplied(tensor) and _short(tensor) in recipe.lora_targets]
-    return tensors, tuple(half for tensor in adapted for half in _adapter(tensor, recipe.lora_rank))
+    return tensors, tuple(half for tensor in tensors for half in adapters(tensor, recipe))
 
 
 def _adapter(tensor: Tensor, rank: int) -> tuple[Tensor, Tensor]:

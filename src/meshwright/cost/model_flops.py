@@ -6,7 +6,7 @@ rules of other tools, kept to compare with what they print. One multiply-add is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from meshwright.base.errors import JobError
@@ -15,6 +15,7 @@ from meshwright.base.parse import build, read_toml
 from meshwright.base.registry import Registry
 from meshwright.base.result import Source
 from meshwright.base.traced import formula
+from meshwright.cost.kept import adapters
 from meshwright.cost.roofline import matmul_flops
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.model import Model, block_weights, first_weights, last_weights, parameter_counts
@@ -24,6 +25,8 @@ from meshwright.workload.operators import Operator, operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from meshwright.job.recipe import Recipe
 
 CONVENTIONS: Final = Registry(
     kind="conventions",
@@ -78,6 +81,26 @@ def model_flops(model: Model, sequence: N, convention: str = OWN) -> N:
     rows: Any = 1.0 * sequence
     scored = [_attention_flops(model, item, sequence, chosen) for item in operators(model)]
     return _weight_flops(model, rows, chosen) + sum(scored) * chosen.block_passes
+
+
+@formula
+def trained_flops(model: Model, recipe: Recipe, sequence: N) -> N:
+    """`model_flops` of a recipe: beside adapters a matrix has no gradient, and the adapters are matrices of their own.
+
+    So of a frozen matrix two passes count, of scores and of adapters three. Source: Hu et al., "LoRA" (arXiv
+    2106.09685), section 4.2. Leaves out that no gradient goes below the first adapter.
+    """
+    if recipe.lora_rank == 0:
+        return model_flops(model, sequence)
+    found: Any = 0
+    for item in operators(model):
+        frozen = PASSES - 1 if item.weights else PASSES
+        found = found + forward_flops(item, sequence) * item.count * frozen
+        for tensor in item.weights:
+            for half in adapters(tensor, recipe):
+                own = replace(item, weights=(half,))
+                found = found + forward_flops(own, sequence) * item.count * PASSES
+    return found
 
 
 @formula

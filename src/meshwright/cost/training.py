@@ -14,7 +14,7 @@ import numpy as np
 
 from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named
-from meshwright.cost.model_flops import PASSES
+from meshwright.cost.kept import in_operands
 from meshwright.cost.pipelines import PLAIN as PLAIN_SCHEDULE
 from meshwright.cost.pipelines import along_rows, largest, of_entry, over_entries
 from meshwright.cost.roofline import read_s
@@ -43,6 +43,9 @@ _MESH: Final = ("dp_replicate", "dp_shard", "pp", "cp", "tp", "ep", "etp")
 NOT_MODELLED: Final = (
     "zero 3: the estimate hides a module behind a whole pass; the simulation, one module ahead, lets a long end wait",
     "norms, rotary embedding, activation functions, residual adds, dropout and the loss (an --efficiency holds them)",
+    "dualpipe: the two ranks that hold a stage add up its gradients, and could share its optimizer state",
+    "adapters: that inputs of frozen products need not be kept, and that no gradient goes below the first of them",
+    "fp8 with an --efficiency: products that stay in bf16 (ends, router, scores), which take that share of its peak",
     "kernel launches, and that computation and communication slow each other where they overlap",
     "steady-state waits for messages between stages: the estimate has those of fill and drain, the simulation all",
 )
@@ -198,14 +201,15 @@ def step_of_parts(  # noqa: PLR0917 - the parts of a step
 ) -> TrainingStep:
     """One step of every layout from what a micro-batch takes of each module, and the update."""
     stages = _stages(lines, parts)
-    return _assembled(layouts, assumptions, micro_batches, lines, stages, parts.boundary_s, update, parts.work)
+    beyond = (parts.boundary_s, parts.moved.ends_s[parts.mesh])
+    return _assembled(layouts, assumptions, micro_batches, lines, stages, beyond, update, parts.work)
 
 
 def training_parts(
     model: Model, system: System, job: TrainJob, layouts: Layouts, assumptions: TrainingAssumptions
 ) -> TrainingParts:
     """What the estimate adds up, and a simulated step runs."""
-    nic = assumptions.nic
+    nic, model = assumptions.nic, in_operands(model, job.recipe)
     work = training_work(model, system, layouts, job.recipe, job.sequence, assumptions.efficiency)
     layers, place = distinct(layouts, (*_MESH, "sp", "micro_batch", "recompute"))
     meshes, mesh = distinct(layouts, _MESH)
@@ -271,10 +275,10 @@ def _first_module(columns: Any, held: Ints) -> Any:
 
 
 def update_s(system: System, lines: Pipelines, state: StateColumns, *, charged: bool) -> Floats:
-    """What the optimizer owns is read and written, gradients are read, parameters written; on the fullest rank."""
+    """What the optimizer owns is read and written, its gradients read, its parameters written; on the fullest rank."""
     if not charged:
         return np.zeros(len(lines.ranks))
-    touched: Any = state.optimizer_state * 2 + state.gradients + state.parameters
+    touched: Any = state.optimizer_state * 2 + state.read + state.written
     total: Any = touched[:, 0, None] * lines.layers[:, :, 0] * 1.0
     for kind in range(1, lines.layers.shape[2]):
         total = total + touched[:, kind, None] * lines.layers[:, :, kind]
@@ -288,11 +292,15 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     micro_batches: Ints,
     lines: Pipelines,
     stages: _Stages,
-    boundary: Floats,
+    beyond: tuple[Floats, Floats],
     update: Floats,
     work: TrainingWork,
 ) -> TrainingStep:
-    """The parts of a step of each row's slowest entry, and of the ranks around it."""
+    """The parts of a step of each row's slowest entry, and of the ranks around it.
+
+    beyond: seconds of one message between stages, and of what their two ends add up.
+    """
+    boundary, of_ends = beyond
     zero = layouts.degree("zero")[:, None]
     none = np.zeros(1)
     channel = turns(zero, stages.gather_s, stages.refresh_s, stages.reduce_s, stages.spread_s)
@@ -327,11 +335,11 @@ def _assembled(  # noqa: PLR0917 - the parts of a step
     passes = own(stages.forward_s + stages.backward_s)
     compute = named(passes * micro_batches, "compute_s")
     exchanged = own(stages.exchange_forward_s + stages.exchange_backward_s) * micro_batches
-    behind = own(behind_f + behind_b) * micro_batches + own(ends)
+    behind = own(behind_f + behind_b) * micro_batches + own(ends) + of_ends
     bubble = _bubble(layouts, lines, micro_batches, (forward + behind_f, backward + behind_b, stages.weight_s), slowest)
     sends = boundary * 2 * (layouts.degree("pp") - 1)
     exposed = named(exchanged + behind + sends, "exposed_comm_s")
-    channel_s = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather)
+    channel_s = own((every_gather * 2 + every_reduce) * count + last_reduce + once_gather) + of_ends
     return TrainingStep(
         compute_s=compute,
         forward_s=own(stages.forward_s),
@@ -407,7 +415,7 @@ def bubble_s(name: str, stages: Any, pieces: Any, micro_batches: Any, work: Work
 
 def _hardware_flops(lines: Pipelines, work: TrainingWork, micro_batches: Ints) -> Floats:
     """FLOPs of one rank of every stage, recompute included, over all micro-batches of a step."""
-    each: Any = work.forward_flops * PASSES + work.repeated_flops
+    each: Any = work.forward_flops + work.backward_flops + work.repeated_flops
     total: Any = np.zeros(len(micro_batches))
     for kind in range(lines.layers.shape[2]):
         total = total + each[:, kind] * (over_entries(lines.layers[:, :, kind] * lines.ranks) / lines.directions)

@@ -43,6 +43,7 @@ _STAGES: Final = ("pp", "virtual_stages")
 NOT_MODELLED: Final = (
     "uneven routing: every rank of an expert group takes as many rows as it sends",
     "under `uniform_N` and `every_N`, stages with fewer layers than the fullest: taken to keep as much a layer",
+    "under `every_N`, layers of a stage that N leaves over: they keep everything, and one in N of their passes repeats",
 )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from meshwright.base.numbers import maximum, minimum, where
 from meshwright.base.traced import named
 from meshwright.cost.collectives import Group, all_reduce, rounds_s, send_s
-from meshwright.cost.kept import gathered, gradient_buffers, kept
+from meshwright.cost.kept import gathered, gradient_buffers, updated
 from meshwright.cost.pipelines import added
 from meshwright.layout.ownership import fullest_sizes, product, shard_group_size
 from meshwright.layout.placement import boundaries_outside, group_nodes, joined, leaves_node
@@ -51,13 +51,15 @@ class StateExchange:
 
     gather: its weights over dp_shard x cp, as its products read them (zero 3).   refresh: its parameters as they are
     kept, from those who updated them (zero 1 and 2).   reduce: its gradients to their owners.   spread: the owners'
-    sums over the other copies, those of dp_replicate.
+    sums over the other copies, those of dp_replicate.   ends_s: [rows], of the sum of a table that both ends of a
+    pipeline have; the first end has its gradients last, so nothing hides it. Its bytes are among those of spread.
     """
 
     gather_s: Floats
     refresh_s: Floats
     reduce_s: Floats
     spread_s: Floats
+    ends_s: Floats
     gather_bytes: Floats
     refresh_bytes: Floats
     reduce_bytes: Floats
@@ -113,8 +115,9 @@ def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exch
             continue
         seconds = named(seconds, f"{message.operation}_after_{message.after}_s")
         if message.operation == "ring":
-            beside = work.attention_s[:, place]
-            passes = (maximum(seconds - beside, 0.0), maximum(seconds * 2 - beside * 2, 0.0))
+            beside, share = work.attention_s[:, place], work.attention_again_fraction[:, place]
+            late = maximum(seconds - beside, 0.0)
+            passes = (late, late * 2 + late * share)
         else:
             again = work.again_fraction[:, place]
             passes = (seconds * message.forward, seconds * (message.backward + message.forward * again))
@@ -144,13 +147,16 @@ def _message_s(  # noqa: PLR0917 - the nouns and a message
         group = groups["cp"]
         seconds = rounds_s(degree - 1, group.latency_s, sent, group.bandwidth_bytes_per_s)
         return where(degree > 1, seconds, none)
+    spread = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
+    spread = spread | layouts.columns["sp"]
     if message.axis == "tp":
         sent = rows * (message.row_elements * element)
         group = groups["tp"]
-        whole = all_reduce("auto", group, sent, system).seconds
-        return where(degree > 1, where(layouts.columns["sp"], ring_s(group, sent) * 2, whole), none)
-    spread = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
-    spread = spread | layouts.columns["sp"]
+        whole, ring = all_reduce("auto", group, sent, system).seconds, ring_s(group, sent)
+        whole = where(layouts.columns["sp"], ring * 2, whole)
+        if message.operation == "merge":
+            whole = where(spread, where(layouts.columns["sp"], none, ring), whole)
+        return where(degree > 1, whole, none)
     sent = rows / layouts.degree("tp") * (message.row_elements * element)
     if message.axis == "ep":
         seconds = _all_to_all_s(system, layouts, sent, nic)
@@ -222,26 +228,22 @@ def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recip
     experts = _expert_shard(model, layouts, shard)
     of_experts = _expert_copies(layouts, copies, experts)
     read, held, summed = (
-        _module_bytes(model, layouts, recipe, listed) for listed in (gathered, _kept, gradient_buffers)
+        _module_bytes(model, layouts, recipe, listed) for listed in (gathered, updated, gradient_buffers)
     )
     spread = [(copies, shard, summed[0]), (of_experts, experts, summed[1])]
+    ends = (_ends(system, layouts, nic), shard, _shared_ends(model, layouts, recipe))
     none = np.zeros(summed[0].shape)
     return StateExchange(
         gather_s=_all(shard, read[0]) + _all(experts, read[1]),
         refresh_s=_all(shard, held[0]) + _all(experts, held[1]),
         reduce_s=_all(shard, summed[0]) + _all(experts, summed[1]),
         spread_s=sum((_copies(*item) for item in spread), none),
+        ends_s=_copies(*ends)[:, -2],
         gather_bytes=_sent(shard, read[0]) + _sent(experts, read[1]),
         refresh_bytes=_sent(shard, held[0]) + _sent(experts, held[1]),
         reduce_bytes=_sent(shard, summed[0]) + _sent(experts, summed[1]),
-        spread_bytes=sum((_sent(group, _piece(owners, size)) * 2 for group, owners, size in spread), none),
+        spread_bytes=sum((_sent(group, _piece(owners, size)) * 2 for group, owners, size in (*spread, ends)), none),
     )
-
-
-def _kept(tensors: tuple[Tensor, ...], recipe: Recipe) -> tuple[Kept, ...]:
-    """Parameters that an update changes, in every format in which they stay."""
-    trained = {item.tensor.name for item in gradient_buffers(tensors, recipe)}
-    return tuple(item for item in kept(tensors, recipe) if item.state == "parameters" and item.tensor.name in trained)
 
 
 def _module_bytes(
@@ -252,11 +254,43 @@ def _module_bytes(
 ) -> tuple[Ints, Ints]:
     """[rows, kinds + 2] of bytes that one rank uses of a module, without those of routed experts, and of these."""
     modules = [block_weights(model, kind) for kind in range(len(model.kinds))]
-    modules += [first_weights(model), last_weights(model)]
+    modules += [first_weights(model), tuple(tensor for tensor in last_weights(model) if tensor.alias is None)]
     items = [listed(module, recipe) for module in modules]
     plain = [_used([item for item in module if not _routed(item.tensor)], layouts) for module in items]
     routed = [_used([item for item in module if _routed(item.tensor)], layouts) for module in items]
+    plain[-1] = plain[-1] + _shared(model, layouts, recipe, listed)
     return np.stack(plain, axis=1), np.stack(routed, axis=1)
+
+
+def _shared(
+    model: Model,
+    layouts: Layouts,
+    recipe: Recipe,
+    listed: Callable[[tuple[Tensor, ...], Recipe], tuple[Kept, ...]],
+) -> Ints:
+    """[rows] of bytes of what the last end shares with the first, where they are on different ranks."""
+    shared = tuple(tensor for tensor in last_weights(model) if tensor.alias is not None)
+    size = _used(list(listed(shared, recipe)), layouts)
+    return where(layouts.degree("pp") > 1, size, np.zeros(1, dtype=np.int64))
+
+
+def _shared_ends(model: Model, layouts: Layouts, recipe: Recipe) -> Ints:
+    """[rows, kinds + 2] of bytes of the gradients that the two ends of a pipeline have of one table."""
+    size = _shared(model, layouts, recipe, gradient_buffers)
+    none: Any = np.zeros_like(size)
+    return np.stack([*(none for _ in model.kinds), size, size], axis=1)
+
+
+def _ends(system: System, layouts: Layouts, nic: Nic) -> Group:
+    """The first and the last rank of a pipeline, or the only one."""
+    line = training_group(system, layouts, "pp", nic)
+    far: Any = line.bandwidth_bytes_per_s
+    outside = leaves_node(layouts, "pp", system.devices_per_node)
+    if system.scale_out is not None and system.nics_per_node:
+        nics: Any = system.nics_per_node if nic == "own" else 1
+        alone: Any = system.scale_out.bandwidth * nics / system.devices_per_node
+        far = where(outside, minimum(far, alone), far)
+    return replace(line, ranks=minimum(layouts.degree("pp"), 2), bandwidth_bytes_per_s=far)
 
 
 def _used(items: list[Kept], layouts: Layouts) -> Ints:

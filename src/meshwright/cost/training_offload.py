@@ -175,8 +175,9 @@ def moved_columns(  # noqa: PLR0917 - the nouns, and the columns of what is kept
     none = np.zeros(1, dtype=np.int64)
     held = {name: of_layers(lines, getattr(state, name)) for name in ("parameters", "optimizer_state")}
     owned = state_columns(model, _owned(layouts), recipe, shards=shards)
-    own = {name: of_layers(lines, getattr(owned, name)) for name in ("parameters", "gradients")}
-    gradients, own_parameters = where(optimizer, own["gradients"], none), where(optimizer, own["parameters"], none)
+    changed = of_layers(lines, state.written)
+    gradients = where(optimizer, of_layers(lines, owned.gradients), none)
+    own_parameters = where(optimizer, changed, none)
     wide: Any = cast.wide_of(gradients)
     buffer = where(optimizer, _largest(lines, owned.gradients), none) * (cast.wide / cast.narrow)
     state_bytes = where(optimizer, held["optimizer_state"], none)
@@ -199,7 +200,7 @@ def moved_columns(  # noqa: PLR0917 - the nouns, and the columns of what is kept
         returned=both,
         update_touched=own_parameters + (wide if cast.on_device else _cast_on_host(cast, gradients, wide)),
         state=state_bytes,
-        sent_parameters=where(parameters & ~optimizer, own["parameters"], none),
+        sent_parameters=where(parameters & ~optimizer, changed, none),
         fetched=fetched,
         saved=saved,
         kept=saved * lines.sets,

@@ -14,7 +14,7 @@ import numpy as np
 
 from meshwright.base.numbers import divide_up, maximum, where
 from meshwright.base.traced import named
-from meshwright.cost.kept import Kept, check_targets, gathered, gradient_buffers, kept, operand_copies
+from meshwright.cost.kept import Kept, check_targets, gathered, gradient_buffers, kept, operand_copies, read, written
 from meshwright.cost.pipelines import along_rows
 from meshwright.cost.stages import by_stages, stage_kinds
 from meshwright.layout.layouts import distinct
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 _Module: TypeAlias = tuple[tuple[Kept, ...], ...]
 _Items: TypeAlias = dict[tuple[str, ...], list[tuple[int, int, Kept]]]
 _STATES: Final[tuple[State, ...]] = ("parameters", "gradients", "optimizer_state")
-_COLUMNS: Final = (*_STATES, "gathered", "gradient_buffer", "operand_copy")
+_IN_USE: Final = ("gathered", "gradient_buffer", "operand_copy")
+_COLUMNS: Final = (*_STATES, *_IN_USE, "read", "written")
 _GATHERED: Final = _COLUMNS.index("gathered")
 _LARGEST: Final = _COLUMNS.index("operand_copy")
 
@@ -46,7 +47,8 @@ class StateColumns:
     All on the fullest rank, that at the origin of the mesh. parameters, gradients, optimizer_state (with the master):
     resident.   gathered: a whole module's parameters while in use, after tp and ep; what `zero` 3 brings together, the
     resident ones below it.   gradient_buffer: a whole module's gradients before they are reduced to their owners.
-    operand_copy: the largest copy of a matrix that is made for one product.
+    operand_copy: the largest copy of a matrix that is made for one product.   read, written: by a rank's update, beside
+    optimizer_state: gradients, and parameters without a master; the parameters that change.
     """
 
     parameters: Ints
@@ -55,6 +57,8 @@ class StateColumns:
     gathered: Ints
     gradient_buffer: Ints
     operand_copy: Ints
+    read: Ints
+    written: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,17 +98,17 @@ def state_columns(model: Model, layouts: Layouts, recipe: Recipe, *, shards: Sha
 
 def stage_totals(model: Model, layouts: Layouts, columns: StateColumns) -> StageState:
     """What the fullest rank of the fullest stage keeps: the layers and ends of its stage added up."""
-    found: Any = np.zeros((len(_COLUMNS) + 1, len(layouts)), dtype=columns.parameters.dtype)
+    names = (*_STATES, *_IN_USE, "stage")
+    found: Any = np.zeros((len(names), len(layouts)), dtype=columns.parameters.dtype)
     for stages, rows in by_stages(layouts):
         counts, numbers = stage_kinds(model, stages)
         resident = [getattr(columns, name)[rows] @ counts.T for name in _STATES]
         worst = np.argmax(sum(resident), axis=1)
         has: Any = counts[worst] > 0
-        in_use = [where(has, getattr(columns, name)[rows], 0).max(axis=1) for name in _COLUMNS[len(_STATES) :]]
+        in_use = [where(has, getattr(columns, name)[rows], 0).max(axis=1) for name in _IN_USE]
         at = np.arange(len(worst))
         found[:, rows] = np.stack([*(column[at, worst] for column in resident), *in_use, numbers[worst]])
-    columns_found = dict(zip((*_COLUMNS, "stage"), found, strict=True))
-    return StageState(**columns_found, total=found[0] + found[1] + found[2])
+    return StageState(**dict(zip(names, found, strict=True)), total=found[0] + found[1] + found[2])
 
 
 def _tensors(model: Model) -> list[tuple[Tensor, ...]]:
@@ -120,7 +124,7 @@ def _module(tensors: tuple[Tensor, ...], recipe: Recipe) -> _Module:
     resident = kept(tensors, recipe)
     by_state = tuple(tuple(item for item in resident if item.state == state) for state in _STATES)
     in_use = (gathered(tensors, recipe), gradient_buffers(tensors, recipe), operand_copies(tensors, recipe))
-    return (*by_state, *in_use)
+    return (*by_state, *in_use, read(tensors, recipe), written(tensors, recipe))
 
 
 @cache

@@ -1,17 +1,19 @@
 """A model's operators and columns of layouts go in; seconds and FLOPs of one layer's passes come out.
 
-Forward multiplies by every matrix once; backward twice, for the gradient of its input and for that of its weights.
-What a recompute policy runs again is apart: a flat rate of model FLOPs holds it already.
+Forward multiplies by every matrix once; backward twice, for the gradient of its input and for that of its weights, or
+once where adapters leave it as it is. What a recompute policy runs again is apart: a flat rate of model FLOPs holds it
+already.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from meshwright.base.traced import named, values
+from meshwright.cost.kept import adapters, in_fp8
 from meshwright.cost.pipelines import added, along_rows
 from meshwright.cost.roofline import compute_s, matmul_flops, roofline_s
 from meshwright.layout.layouts import distinct
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from meshwright.workload.operators import Operator
 
 EfficiencyKind: TypeAlias = Literal["model_flops", "compute"]
+_PLAIN: Final = ("bf16", "fp16")
 FIELDS: Final = ("tp", "cp", "ep", "etp", "micro_batch", "recompute")
 """What the work of a layer depends on."""
 
@@ -39,8 +42,9 @@ class TrainingWork:
     """Columns [rows, kinds + 2] of one layer of each kind, of the first end (nothing) and of the last, one micro-batch.
 
     forward_s, input_s, weight_s: the passes.   repeated_s: what recompute runs again.   attention_s: the part of
-    forward_s that scores and mixes positions.   forward_flops, repeated_flops: on one rank.   again_fraction: of layers
-    that run again whole, and so their exchanges.
+    forward_s that scores and mixes positions; attention_again_fraction: how often that runs again.   forward_flops,
+    backward_flops, repeated_flops: on one rank.   again_fraction: of layers that run again whole, and so their
+    exchanges.
     """
 
     forward_s: Floats
@@ -48,7 +52,9 @@ class TrainingWork:
     weight_s: Floats
     repeated_s: Floats
     attention_s: Floats
+    attention_again_fraction: Floats
     forward_flops: Floats
+    backward_flops: Floats
     repeated_flops: Floats
     again_fraction: Floats
 
@@ -84,25 +90,63 @@ def _work(  # noqa: PLR0917 - as above
     for operator in operators(model):
         column = shape[1] - 1 if operator.kind is None else operator.kind
         each = values(operator.count) / (1 if operator.kind is None else values(model.kind_counts[operator.kind]))
-        flops: Any = named(_flops(layouts, sequence, operator), f"{operator.name}_flops")
-        seconds = _seconds(model, system, layouts, recipe, operator, flops, efficiency) * each
-        scored = bool(operator.scores.dims)
         share = 0.0 if operator.kind is None else again[operator.name]
-        parts = {
-            "forward_s": seconds,
-            "input_s": seconds * 2 if scored else seconds,
-            "weight_s": seconds * 0.0 if scored else seconds,
-            "repeated_s": seconds * share,
-            "attention_s": seconds if scored else seconds * 0.0,
-            "forward_flops": flops * each,
-            "repeated_flops": flops * each * share,
-        }
-        for name, part in parts.items():
-            found[name] = added(found[name], column, part)
+        for run in _runs(model, system, layouts, recipe, sequence, operator, efficiency):
+            parts = run.parts(each, share)
+            for name, part in parts.items():
+                found[name] = added(found[name], column, part)
         if operator.kind is not None:
             least = found["again_fraction"][:, column]
             found["again_fraction"][:, column] = np.minimum(least, share)
     return TrainingWork(**found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Run:
+    """A product on one rank, forward. trained: its matrix has gradients.   scored: it has no matrix."""
+
+    flops: Floats
+    seconds: Floats
+    trained: bool
+    scored: bool
+
+    def parts(self, each: Any, share: Any) -> dict[str, Any]:
+        """What it adds to `TrainingWork`. each: how often a layer runs it.   share: of them that run again."""
+        seconds, flops = self.seconds * each, self.flops * each
+        found = {
+            "forward_s": seconds,
+            "input_s": seconds * 2 if self.scored else seconds,
+            "repeated_s": seconds * share,
+            "forward_flops": flops,
+            "backward_flops": flops * 2 if self.trained or self.scored else flops,
+            "repeated_flops": flops * share,
+        }
+        if self.scored:
+            return {**found, "attention_s": seconds, "attention_again_fraction": share}
+        return {**found, "weight_s": seconds} if self.trained else found
+
+
+def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
+    model: Model,
+    system: System,
+    layouts: Layouts,
+    recipe: Recipe,
+    sequence: int,
+    operator: Operator,
+    efficiency: float | None,
+) -> list[_Run]:
+    """Of an operator, then of the adapters of its matrix; beside adapters the matrix itself is frozen."""
+    scored = bool(operator.scores.dims)
+    ways = [operator]
+    if not scored:
+        ways += [replace(operator, weights=(half,)) for half in adapters(operator.weights[0], recipe)]
+    found: list[_Run] = []
+    for place, item in enumerate(ways):
+        flops: Any = named(_flops(layouts, sequence, item), f"{item.name}_flops")
+        seconds = _seconds(model, system, layouts, recipe, item, flops, efficiency)
+        trained = not scored and (place > 0 or recipe.lora_rank == 0)
+        found.append(_Run(flops=flops, seconds=seconds, trained=trained, scored=scored))
+    return found
 
 
 def _flops(layouts: Layouts, sequence: int, operator: Operator) -> Floats:
@@ -131,10 +175,16 @@ def _seconds(  # noqa: PLR0917 - the nouns and an operator
     flops: Floats,
     efficiency: float | None,
 ) -> Floats:
-    """Seconds of one run: at a share of the peak, or at the peak with every weight read once."""
-    rate: Any = system.accelerator.peak_for((recipe.compute, "bf16", "fp16"))[1]
+    """Seconds of one run: at a share of the peak, or at the peak with every weight read once.
+
+    Without a share, scores and matrices that have no copy in fp8 run at the rate of bf16. Source: DeepSeek-AI,
+    "DeepSeek-V3 technical report" (arXiv 2412.19437), section 3.3.1.
+    """
+    rate: Any = system.accelerator.peak_for(recipe.rates)[1]
     if efficiency is not None:
         return compute_s(flops, rate * efficiency)
+    if recipe.compute == "fp8" and not any(in_fp8(item, recipe) for item in operator.weights):
+        rate = system.accelerator.peak_for(_PLAIN)[1]
     if operator.scores.dims:
         return compute_s(flops, rate)
     held: Any = product(fullest_sizes(operator.weights[0], layouts, "gathered")) * np.ones(len(layouts))

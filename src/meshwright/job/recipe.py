@@ -47,6 +47,11 @@ class Recipe:
     lora_rank: int = 0
     lora_targets: tuple[str, ...] = ()
 
+    @property
+    def rates(self) -> tuple[str, ...]:
+        """Formats in whose rate an accelerator may multiply such operands, the best first; none is narrower."""
+        return ("fp32",) if self.compute == "fp32" else tuple(dict.fromkeys((self.compute, "bf16", "fp16")))
+
 
 def read_recipe(name: str) -> Recipe:
     """The recipe registered as `name`. Raises JOB040 (unknown), and the codes of `checked_recipe`."""

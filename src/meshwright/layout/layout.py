@@ -68,16 +68,27 @@ def fields_of(layout: Layout) -> dict[str, Any]:
 def read_fixed(text: str) -> dict[str, Any]:
     """`tp=4,pp=2` as checked fields of a layout.
 
-    Raises LAY001 for a field that no layout has or a degree out of range, IO013 for a value of the wrong type.
+    Raises LAY001 for a field that no layout has, that has no value or two, or a degree out of range, IO013 for a value
+    of the wrong type.
     """
     known = [item.name for item in fields(Layout)]
     given: dict[str, Any] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or name not in known:
+        if name not in known:
             raise LayoutError(1, f"--layout {pair}: not a field of a layout", suggest(name, known))
+        if not equals:
+            raise LayoutError(1, f"--layout {pair}: no value", f"write as in --layout {name}={_example_of(name)}")
+        if given.get(name, value) != value:
+            raise LayoutError(1, f"--layout {name}={given[name]},{name}={value}: said twice", f"--layout {pair}")
         given[name] = value
     return checked_fields(given)
+
+
+def _example_of(name: str) -> str:
+    """The value of a field where nothing is chosen."""
+    value = _DEFAULTS[name]
+    return "one_f_one_b" if value is None else str(value).lower()
 
 
 def checked_fields(given: Mapping[str, Any]) -> dict[str, Any]:

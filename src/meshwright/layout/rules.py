@@ -93,10 +93,14 @@ def _nearest(model: Model, row: Layouts, rule: Rule, most: int) -> str | None:
 
 
 def _changes(model: Model, rows: Layouts, axis: str, tried: Ints) -> list[dict[str, Ints]]:
-    """The columns to change: the axis alone, then with the expert degrees that follow from it."""
+    """The columns to change: the axis alone, then with the expert degrees that follow from it.
+
+    Of a dense model that is cut by etp alone, that degree.
+    """
     alone = {axis: tried}
     if not _experts(model):
-        return [alone]
+        whole = axis == "ep" and bool((rows.degree("ep") == 1).all())
+        return [alone, {"etp": np.ones_like(tried)}] if whole else [alone]
     tp, ep = rows.degree("tp"), rows.degree("ep")
     followed: dict[str, list[dict[str, Ints]]] = {
         "tp": [{"etp": np.maximum(tried // ep, 1)}, {"ep": np.ones_like(tried), "etp": tried}],

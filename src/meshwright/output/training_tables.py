@@ -156,7 +156,8 @@ def _limits(console: Console, limits: Mapping[str, Any]) -> None:
     console.print(f"a step may take {limit}, {show_seconds(abs(slack))} {word} than it does")
     told = [f"computation {show_seconds(limits['compute_limit_s'])}" if limits["compute_limit_s"] > 0 else ""]
     if limits["efficiency_needed"] is not None:
-        told[0] += f" (an efficiency of {limits['efficiency_needed']:.1%})"
+        beyond = ", more than the peak" if limits["efficiency_needed"] > 1 else ""
+        told[0] += f" (an efficiency of {limits['efficiency_needed']:.1%}{beyond})"
     if limits["most_comm_wait_s"] > 0:
         told.append(f"communication {show_seconds(limits['most_comm_wait_s'])} exposed")
     if any(told):

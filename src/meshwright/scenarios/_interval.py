@@ -159,7 +159,7 @@ def _rates(options: IntervalOptions) -> tuple[Any, Any]:
     wrong = [f"{name} of {time:g} s" for name, time in given if not 0 < time <= _LONGEST_S]
     if wrong or not given:
         cause = ", ".join(wrong) or "no time between failures"
-        raise CheckpointError(7, cause, "give one above zero, as in --job-mtbf 7.9h or --card-mtbf 337d --devices 1024")
+        raise CheckpointError(7, cause, f"give one above zero, to {_LONGEST_S:g}s, as in --job-mtbf 7.9h")
     if options.job_mtbf is not None and (options.card_mtbf is not None or options.common_mode_mtbf):
         cause = "--job-mtbf is of all hardware of the job, and another option states a part of it"
         raise CheckpointError(7, cause, "leave --job-mtbf out, or --card-mtbf and --common-mode-mtbf")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,6 +95,11 @@ def position_warning(model: Model, positions: int) -> tuple[str, ...]:
 def rate_notes(model: Model, system: System) -> tuple[str, ...]:
     """A note for every format that the accelerator has no rate for, with the rate that is used instead."""
     wanted = {compute_formats(model, operator) for operator in operators(model)}
+    return other_rates(system, wanted)
+
+
+def other_rates(system: System, wanted: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The same for formats, the best of each first. Raises SYS005 where there is a rate for none."""
     pairs = sorted({(formats[0], system.accelerator.peak_for(formats)[0]) for formats in wanted})
     return tuple(
         f"{system.accelerator.name} has no {format_name} matrix rate: those products are charged at its {used} rate"

@@ -52,13 +52,16 @@ def surroundings(  # noqa: PLR0917 - the nouns, and which
     }
 
 
-def warnings_around(options: TrainOptions, blocks: Mapping[str, Any]) -> tuple[str, ...]:
+def warnings_around(options: TrainOptions, blocks: Mapping[str, Any], shown: Candidate) -> tuple[str, ...]:
     """What of the blocks is to be read before the answer is believed."""
-    return overhead_warnings(options, blocks["overheads"])
+    return overhead_warnings(options, blocks["overheads"], float(shown.measures["useful_s"]))
 
 
 def slow_devices(system: System, options: TrainOptions, shown: Candidate, slack_s: float | None) -> Stragglers | None:
-    """Wait, redistribute, exclude; None where devices do not vary or there is one. slack_s: what a step may lose."""
+    """Wait, redistribute, exclude; None where devices do not vary or there is one.
+
+    slack_s: what a step may lose beside the wait for the slowest, None without a deadline.
+    """
     step = shown.measures["step"]
     if not options.straggler_sigma or system.devices < _FEWEST:
         return None
@@ -68,7 +71,7 @@ def slow_devices(system: System, options: TrainOptions, shown: Candidate, slack_
         compute_s=step["compute_s"],
         sigma=options.straggler_sigma,
         wait_s=wait,
-        slack_s=Seconds(max((slack_s or 0.0) + step["straggler_s"], 0.0)),
+        slack_s=Seconds(0.0 if slack_s is None else max(slack_s + step["straggler_s"], 0.0)),
         slow_sigmas=options.slow_sigmas,
         slow_steps=options.slow_steps,
         interval_s=options.checkpoint_interval,

@@ -14,6 +14,7 @@ import numpy as np
 
 from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import values
+from meshwright.cost.kept import in_operands
 from meshwright.cost.pipelines import bounding_pipelines
 from meshwright.cost.training import estimate_training
 from meshwright.cost.training_activations import activation_columns
@@ -79,7 +80,13 @@ def least_goals(  # noqa: PLR0917 - the nouns, groups, and what is one
     mean, least = bounding_pipelines(model, layouts, count, lines)
     state = state_columns(model, layouts, job.recipe, shards=options.shards)
     kept = activation_columns(
-        model, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss, stages="least"
+        in_operands(model, job.recipe),
+        layouts,
+        sequence=job.sequence,
+        kernel=options.kernel,
+        loss=options.loss,
+        elementwise=options.elementwise,
+        stages="least",
     )
     ahead = 1 if options.prefetch == "on" else 0
     path = host_path(system)

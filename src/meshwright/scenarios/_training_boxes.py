@@ -40,7 +40,8 @@ def least_boxes(model: Model, system: System, job: TrainJob, options: TrainOptio
     if system.scale_out is None or system.nics_per_node < 1:
         return None
     state = sum(whole_state(model, job).values())
-    room = capacity_bytes(system, options) - (options.activation_budget or 0)
+    beside = options.workspace if options.activation_budget is None else options.activation_budget
+    room = capacity_bytes(system, options) - beside
     if room <= 0:
         return None
     begin = ceil(state / (room * system.devices_per_node))

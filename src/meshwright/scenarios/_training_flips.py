@@ -205,7 +205,7 @@ def training_levers(
 
 
 def _rate_of(system: System, job: TrainJob) -> str:
-    return system.accelerator.peak_for((job.recipe.compute, "bf16", "fp16"))[0]
+    return system.accelerator.peak_for(job.recipe.rates)[0]
 
 
 def _parameters(system: System, job: TrainJob, options: TrainOptions) -> list[Parameter]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from meshwright.job.train import TrainJob
     from meshwright.system.system import System
 
-_BOXES: Final = re.compile(r"(?:^|\s*)x\s*\d+$")
+_BOXES: Final = re.compile(r"(?:^|\s*)x\s*(?P<count>\d+)$")
+_ONE: Final = {"count": "1"}
 _UNITS: Final = {
     "deadline": "s",
     "reserve": "s",
@@ -32,6 +33,12 @@ _UNITS: Final = {
     "storage_write": "B/s",
     "restart": "s",
     "spike_interval": "s",
+    "common_mode_mtbf": "s",
+    "checkpoint_copy": "s",
+    "copy": "s",
+    "host_memory": "B",
+    "host_bandwidth": "B/s",
+    "host_link": "B/s",
 }
 """Units of the numbers that a command line takes with one."""
 _MESH: Final = ("tp", "cp", "pp", "dp_shard", "dp_replicate", "ep", "etp")
@@ -59,10 +66,10 @@ def next_commands(  # noqa: PLR0917 - the question, and what was found
 
 
 def _larger(system: System, job: TrainJob, options: TrainOptions, nodes: int) -> tuple[str, ...]:
-    """The same question with more boxes; of a system file, which has its own number, by --set."""
+    """The same question with more boxes; of a system that has its number from a file, or from --set, by --set."""
     free = {name: value for name, value in options.layout.items() if name not in COPIES}
     words = question_words(job, options)
-    if system.id.endswith(".toml"):
+    if system.id.endswith(".toml") or system.nodes != int((_BOXES.search(system.id) or _ONE)["count"]):
         return (join([*_ON, "SYSTEM", *words, *_layout_words(free), "--set", f"system.nodes={nodes}"]),)
     if system.scale_out is None or system.nics_per_node < 1:
         return ()
@@ -78,7 +85,9 @@ def _saving(system: System, options: TrainOptions, best: Candidate, size: int, r
     if options.storage_write is None or (options.card_mtbf is None and options.job_mtbf is None):
         return ()
     given = {name: getattr(options, name) for name in ("card_mtbf", "job_mtbf", "spike_interval")}
-    given |= {"restart": options.restart, "reserve": reserve}
+    given |= {"common_mode_mtbf": options.common_mode_mtbf, "restart": options.restart, "reserve": reserve}
+    if options.checkpoint_copy is not None:
+        given |= {"mode": "async", "copy": options.checkpoint_copy}
     words = ["meshwright", "checkpoint", "interval", "--size", f"{size}B", "--devices", str(system.devices)]
     work = f"{_exact(float(best.measures['useful_s']))}s"
     words += ["--write", f"{_exact(options.storage_write)}B/s", "--work", work]
@@ -101,6 +110,7 @@ def question_words(job: TrainJob, options: TrainOptions) -> list[str]:
     """The job and the options that are not their defaults, as the command line takes them."""
     words = ["--tokens", str(job.tokens), "--sequence", str(job.sequence), "--global-batch", str(job.global_batch)]
     words += _words({"deadline": job.deadline, "reserve": job.reserve or None, "noise_scale": job.noise_scale})
+    words += _words({"padding": job.padding or None})
     words += _recipe_words(job.recipe)
     usual = TrainOptions()
     names = [item.name for item in fields(TrainOptions) if item.name != "layout"]
@@ -125,7 +135,8 @@ def _words(given: Mapping[str, Any]) -> list[str]:
     for name, value in given.items():
         if value is not None:
             unit = _UNITS.get(name, "")
-            text = f"{_exact(value)}{unit}" if unit else str(value).replace("_", "-")
+            many = cast("tuple[float, ...]", value) if isinstance(value, tuple) else (value,)
+            text = ",".join(f"{_exact(one)}{unit}" if unit else str(one).replace("_", "-") for one in many)
             words += [f"--{name.replace('_', '-')}", text]
     return words
 

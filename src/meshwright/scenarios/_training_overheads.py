@@ -122,7 +122,10 @@ def saving_of(model: Model, system: System, job: TrainJob, options: TrainOptions
         raise JobError(23, cause, f"--checkpoint-interval {hold:.6g}s or more, or a faster --storage-write")
     expected = saving.failures_per_s * (saving.interval_s + saving.stall_s + saving.restart_s)
     if expected > MOST_EXPECTED:
-        cause = f"a failure every {show_seconds(1 / saving.failures_per_s)}: no interval is ever saved"
+        cause = (
+            f"a failure every {show_seconds(1 / saving.failures_per_s)}, and {show_seconds(saving.interval_s)} between "
+            f"saves with {show_seconds(saving.restart_s)} to restart: the run gets nowhere"
+        )
         raise JobError(
             23, cause, "give a shorter --checkpoint-interval or --restart, or a longer time between failures"
         )
@@ -172,13 +175,18 @@ def overheads_of(job: TrainJob, options: TrainOptions, saving: Saving, shown: Ca
     )
 
 
-def overhead_warnings(options: TrainOptions, found: Overheads) -> tuple[str, ...]:
-    """Where first order does not hold, and where runs were asked for and not drawn."""
+def overhead_warnings(options: TrainOptions, found: Overheads, useful_s: float) -> tuple[str, ...]:
+    """Where first order does not hold, and where runs were asked for and not drawn. useful_s: of all steps."""
     told: list[str] = []
     if found.overhead_fraction > FIRST_ORDER_HOLDS:
         told.append(
             f"first order holds where the overhead is far below 1: it says {found.overhead_fraction:.1%}, above "
             f"{FIRST_ORDER_HOLDS:.0%}, and Poisson retry {found.retry_overhead_fraction:.1%}"
+        )
+    if found.overhead_fraction and useful_s < options.checkpoint_interval:
+        told.append(
+            f"the run's {show_seconds(useful_s)} end before its first save, after "
+            f"{show_seconds(options.checkpoint_interval)}: first order counts saves and rework as of a longer run"
         )
     if options.runs and found.drawn is None:
         told.append(f"not drawn, failing too often for {options.runs} runs: give fewer --runs")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.result import Candidate, Excluded
 from meshwright.base.traced import cell
 from meshwright.base.units import show_bytes, show_seconds
-from meshwright.cost.model_flops import model_flops
+from meshwright.cost.model_flops import trained_flops
 from meshwright.job.train import step_progress, step_tokens
 from meshwright.layout.layout import fields_of
 from meshwright.scenarios._training_host import host_capacity_bytes, host_full
@@ -74,7 +74,7 @@ def _memory(system: System, options: TrainOptions, table: TrainingTable, row: in
 def _measures(model: Model, system: System, job: TrainJob, table: TrainingTable, row: int) -> dict[str, Any]:
     step, total = table.step, cell(table.step_s, row)
     devices = system.devices
-    peak = devices * system.accelerator.peak_for((job.recipe.compute, "bf16", "fp16"))[1]
+    peak = devices * system.accelerator.peak_for(job.recipe.rates)[1]
     ranks = devices / table.layouts.row(row).pp
     useful = cell(table.useful_s, row)
     busy = useful * (1 + cell(table.overhead, row))
@@ -105,7 +105,7 @@ def _measures(model: Model, system: System, job: TrainJob, table: TrainingTable,
         "gpu_hours": busy * devices / HOUR_S,
         "gpu_hours_with_stops": calendar * devices / HOUR_S,
         "energy_j": None if system.node_power is None else calendar * system.node_power * system.nodes,
-        "mfu": model_flops(model, job.sequence) * job.global_batch * useful_share / (total * peak),
+        "mfu": trained_flops(model, job.recipe, job.sequence) * job.global_batch * useful_share / (total * peak),
         "hfu": cell(step.hardware_flops, row) * ranks / (total * peak),
         "tokens_per_s_per_gpu": step_progress(job) / (total * devices),
         "peak_rank": int(table.ledger.stage[row]),

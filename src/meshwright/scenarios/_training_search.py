@@ -102,7 +102,8 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
     progress: told how many layouts are judged, of how many; may raise KeyboardInterrupt. Layouts that do not fit are
     tried with every offload, unless one is fixed. Where no layout keeps every rule beside the fixed fields, those that
     break one are listed, to be judged. watch: is shown every table that is evaluated, and which of its rows keep the
-    rules. Raises the codes of `none_found` where there is not even one of these.
+    rules. Raises the codes of `none_found` where there is not even one of these, and KeyboardInterrupt where the search
+    was interrupted before the first.
     """
     best, seen = _NONE, _UNSEEN
     spaces = (space, *(offloading(space, name) for name in offloads(system, options.layout)))
@@ -115,6 +116,8 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
         asked = training_space(model, system, job, options.layout, "asked")
         best, seen = _searched(model, system, job, options, asked, (_NONE, _UNSEEN), (progress, asked.size, watch), [])
     if best.layouts is None or not len(best.layouts):
+        if not seen.complete:
+            raise KeyboardInterrupt  # before a layout was judged: there is nothing to keep, and no rule to blame
         raise none_found(model, system, job, space, options.layout.get("micro_batch"))
     ranked = best.layouts.take(_ranked(best, options.keep))
     return training_table(model, system, job, options, ranked), seen

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.units import show_bytes, show_seconds
+from meshwright.cost.kept import in_operands
 from meshwright.cost.overheads import finish_s
 from meshwright.cost.pipelines import PLAIN, pipelines, stage_modules
 from meshwright.cost.training import training_parts, turns, update_s
@@ -231,10 +232,18 @@ def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
     inside = (parts.inside.forward_s[parts.place[0]], parts.inside.backward_s[parts.place[0]])
     moved = (getattr(parts.moved, name)[parts.mesh[0]] for name in ("gather_s", "refresh_s", "reduce_s", "spread_s"))
     channel = turns(np.int64(layout.zero), *moved)
+    computed = in_operands(model, job.recipe)
     kept = activation_columns(
-        model, layouts, sequence=job.sequence, kernel=options.kernel, loss=options.loss, elementwise=options.elementwise
+        computed,
+        layouts,
+        sequence=job.sequence,
+        kernel=options.kernel,
+        loss=options.loss,
+        elementwise=options.elementwise,
     )
     none = np.zeros_like(state.gathered[0])
+    of_ends = np.zeros(len(none))
+    of_ends[-2] = parts.moved.ends_s[parts.mesh[0]]
     modules = Modules(
         forward_s=parts.work.forward_s[0] + inside[0],
         input_s=parts.input_s[0] + inside[1],
@@ -242,7 +251,7 @@ def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
         gather_once_s=channel.gather_once + none,
         gather_each_s=channel.gather_each + none,
         reduce_each_s=channel.reduce_each + none,
-        reduce_last_s=channel.reduce_last + none,
+        reduce_last_s=channel.reduce_last + of_ends,
         saved_bytes=np.array([*kept.saved[0], kept.embedding[0], kept.head[0]]),
         rebuilt_bytes=np.array([*kept.rebuilt[0], 0, kept.head_transient[0]]),
         gathered_bytes=state.gathered[0] if layout.zero == 3 else none,  # noqa: PLR2004 - the stage
@@ -255,7 +264,7 @@ def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
         modules=modules,
         prefetch=options.prefetch,
         send_s=parts.boundary_s[0].item() if layout.pp > 1 else 0.0,
-        activation_bytes=round(boundary_bytes(model, layouts, job.sequence)[0].item()),
+        activation_bytes=round(boundary_bytes(computed, layouts, job.sequence)[0].item()),
         update_s=update_s(system, lines, state, charged=parts.charged)[0].item(),
     )
     return plan, inside

@@ -56,7 +56,7 @@ def system_row(  # noqa: PLR0917 - the nouns, and what was found
         "failures_per_s": failures_per_s(system, options),
         "binding": binding_limit(shown, limits),
         "limits": limits,
-        "least_boxes": least_boxes(model, system, job, options) if refused else None,
+        "least_boxes": least_boxes(model, system, job, options) if refused and seen.complete else None,
         "searched": seen,
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.base.numbers import maximum
 from meshwright.base.traced import cell, named, values
 from meshwright.cost import input_pipeline
-from meshwright.cost.kept import saved_parts
+from meshwright.cost.kept import in_operands, saved_parts
 from meshwright.cost.overheads import finish_s
 from meshwright.cost.pipelines import pipelines
 from meshwright.cost.stragglers import straggler_s
@@ -127,7 +127,7 @@ def rows_of(model: Model, system: System, job: TrainJob, options: TrainOptions, 
     lines = pipelines(model, layouts, maximum(count, 1))
     state = state_columns(model, layouts, job.recipe, shards=options.shards)
     kept = activation_columns(
-        model,
+        in_operands(model, job.recipe),
         layouts,
         sequence=job.sequence,
         kernel=options.kernel,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.result import Candidate, Result, Verdict
 from meshwright.base.units import show_bytes, show_seconds
-from meshwright.cost import training_offload
+from meshwright.cost import training_activations, training_offload
 from meshwright.cost.training import NOT_MODELLED
 from meshwright.job.train import TrainJob, checked_training, step_progress, step_tokens, steps_of
 from meshwright.layout.axes import PIPELINE_OUTSIDE
@@ -20,7 +20,7 @@ from meshwright.layout.layouts import table as layouts_of
 from meshwright.model.model import Model
 from meshwright.scenarios import _training_simulated
 from meshwright.scenarios._initialisation import initialisation
-from meshwright.scenarios._shared import position_warning, sources_of, stated_model, stated_system
+from meshwright.scenarios._shared import other_rates, position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_around import surroundings, warnings_around
 from meshwright.scenarios._training_boxes import boxes_in_time, least_boxes
 from meshwright.scenarios._training_contenders import Shortlist
@@ -45,7 +45,7 @@ from meshwright.scenarios._training_space import training_space
 from meshwright.scenarios._training_systems import TRAINING_BASIS, check_any_can_run, system_row
 from meshwright.scenarios._training_table import capacity_bytes, save_bytes, save_s, training_table
 from meshwright.system.system import System
-from meshwright.workload import training_messages
+from meshwright.workload import saved, training_messages
 
 if TYPE_CHECKING:
     from meshwright.layout.layouts import Layouts
@@ -55,6 +55,14 @@ if TYPE_CHECKING:
 ADDED_TWICE: Final = (
     "an efficiency of model FLOPs that was taken from an MFU ({share:.0%}) already holds communication, bubble and "
     "waits; they are added to it here, {again} a step, so the date is late rather than early"
+)
+NO_FLIPS: Final = "interrupted while flips were looked for: none is told"
+NOT_SIMULATED: Final = (
+    "interrupted after the search: finalists are not simulated, no run is drawn, no flips are looked for"
+)
+LOWER_BOUND: Final = (
+    "without --efficiency computation runs at datasheet rates: step, date and cost are lower bounds, and MFU an upper "
+    "one; state what your runs reach, as in --efficiency 40%"
 )
 LEFT_OUT: Final = (
     "experts cut wider than tp, and other numbers of layers a recompute policy spreads over: tried where --layout says",
@@ -85,13 +93,29 @@ def plan_train(
     )
     searched = options.flips == "search"
     table, seen = search_training(model, system, job, options, space, progress, shortlist.add if searched else None)
-    result = plan_of(model, system, job, options, table, seen, least_boxes)
-    result = replace(result, next_commands=_next(model, system, job, options, result))
-    if not searched:
+    result = _answered(model, system, job, options, table, seen)
+    if not searched or not seen.complete:
         return result
-    first, near = shortlist.with_finalists(table.layouts), shortlist.near(table.layouts)
-    flips = training_flips(model, system, job, options, first, near)
+    try:
+        first, near = shortlist.with_finalists(table.layouts), shortlist.near(table.layouts)
+        flips = training_flips(model, system, job, options, first, near)
+    except KeyboardInterrupt:
+        return replace(result, warnings=(*result.warnings, NO_FLIPS))
     return replace(result, flips=flips, not_modelled=(*result.not_modelled, *FLIPS_LEFT_OUT))
+
+
+def _answered(  # noqa: PLR0917 - the nouns and what was found
+    model: Model, system: System, job: TrainJob, options: TrainOptions, table: TrainingTable, seen: Seen
+) -> Result:
+    """The plan with what to type next; interrupted, the same without what takes long."""
+    try:
+        result = plan_of(model, system, job, options, table, seen, least_boxes)
+        return replace(result, next_commands=_next(model, system, job, options, result))
+    except KeyboardInterrupt:
+        quick = replace(options, finalists=0, runs=0)
+        result = plan_of(model, system, job, quick, table, seen, _not_searched)
+        stated = {**result.inputs, **_stated(options)}
+        return replace(result, inputs=stated, warnings=(*result.warnings, NOT_SIMULATED))
 
 
 def plan_of(  # noqa: PLR0917 - the nouns and what was found
@@ -117,7 +141,7 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
     body = _body(model, system, job, options, row, best or found[0])
     return Result(
         command="plan train",
-        verdict=_verdict(model, system, job, options, found, row),
+        verdict=_of_search(_verdict(model, system, job, options, found, row), seen),
         inputs={
             "model": stated_model(model),
             "system": stated_system(system),
@@ -131,12 +155,19 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
         warnings=(
             *position_warning(model, job.sequence),
             *_warnings(model, job, options, seen, found),
-            *warnings_around(options, body),
+            *warnings_around(options, body, best or found[0]),
         ),
-        notes=(*model.notes, *_notes(options, best), *host_notes(system, found)),
+        notes=(
+            *model.notes,
+            *other_rates(system, [job.recipe.rates]),
+            *_notes(options, best),
+            *host_notes(system, found),
+        ),
         not_modelled=(
             *NOT_MODELLED,
             *training_messages.NOT_MODELLED,
+            *training_activations.NOT_MODELLED,
+            *saved.NOT_MODELLED,
             *_training_simulated.NOT_MODELLED,
             *training_offload.NOT_MODELLED,
             *LEFT_OUT,
@@ -208,8 +239,10 @@ def _body(  # noqa: PLR0917 - the nouns and what was found
 
 
 def _notes(options: TrainOptions, best: Candidate | None) -> tuple[str, ...]:
-    """What an efficiency of model FLOPs holds already, where the plan adds it again."""
-    if options.efficiency is None or options.efficiency_kind != "model_flops" or best is None:
+    """That a plan is a lower bound; or what an efficiency of model FLOPs holds already and the plan adds again."""
+    if options.efficiency is None:
+        return (LOWER_BOUND,)
+    if options.efficiency_kind != "model_flops" or best is None:
         return ()
     step = best.measures["step"]
     added = step["exposed_comm_s"] + step["bubble_s"] + step["input_wait_s"]
@@ -224,7 +257,8 @@ def _warnings(
 ) -> tuple[str, ...]:
     said: list[str] = []
     if not seen.complete:
-        said.append(f"interrupted after {seen.looked_at:,} layouts: the best that was found by then, not of all")
+        told = f"interrupted after {seen.looked_at:,} layouts: the best that was found by then, not of all"
+        said.append(f"{told}; flips are not looked for")
     long = sum(too_long(model, item) for item in found[: options.finalists])
     if long:
         said.append(f"{long} of the finalists are not simulated: more than {MOST_PASSES:,} passes of modules in a step")
@@ -260,6 +294,13 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
     if best.excluded is not None:
         return Verdict(answer="no", text=f"late: {text}; {by}")
     return Verdict(answer="yes", text=f"in time: {text}; {by}")
+
+
+def _of_search(verdict: Verdict, seen: Seen) -> Verdict:
+    """The verdict; a no of a search that was interrupted is not known."""
+    if seen.complete or verdict.answer == "yes":
+        return verdict
+    return Verdict(answer="unknown", text=f"interrupted, and nothing in time found by then: {verdict.text}")
 
 
 def _by_simulation(best: Candidate) -> str:

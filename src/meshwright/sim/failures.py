@@ -54,13 +54,14 @@ def monte_carlo(run: FailingRun, draws: int, generator: np.random.Generator) -> 
     The number of rounds is that of the unluckiest draw's failures, so the caller bounds what is expected
     (`MOST_FAILURES`). Leaves out failures that come in groups, and rates that change with time.
     """
-    cycles = max(1, int(np.ceil(run.work_s / run.interval_s * (1 - _ROUNDING))))
+    whole = max(1.0, float(np.ceil(run.work_s / run.interval_s * (1 - _ROUNDING))))
+    cycles = int(min(whole, _MOST_CYCLES))
     clock, redone = np.zeros(draws), np.zeros(draws)
     saved, failures = np.zeros(draws, dtype=np.int64), np.zeros(draws, dtype=np.int64)
     recovering = np.zeros(draws)
     running = np.arange(draws)
     while running.size:
-        left = run.work_s - saved[running] * run.interval_s + (cycles - saved[running]) * run.stall_s + run.lag_s
+        left = run.work_s - saved[running] * run.interval_s + (whole - saved[running]) * run.stall_s + run.lag_s
         gap = _gaps(run, running.size, generator)
         ran = gap - recovering[running]
         done = ran >= left
@@ -77,6 +78,8 @@ def monte_carlo(run: FailingRun, draws: int, generator: np.random.Generator) -> 
 
 
 _ROUNDING: Final = 1e-12
+_MOST_CYCLES: Final = 2**62
+"""What a count of saves can hold; a longer run has as many before it ends, and does not end."""
 
 
 def _gaps(run: FailingRun, count: int, generator: np.random.Generator) -> Floats:

@@ -47,7 +47,7 @@ class Accelerator:
                 return name, self.peak[name]
         known = ", ".join(self.peak) or "none"
         cause = f"{self.name} has no matrix rate for {' or '.join(dict.fromkeys(formats))} (known: {known})"
-        raise SystemSpecError(5, cause, "choose other weights (--weights), or another accelerator")
+        raise SystemSpecError(5, cause, "choose another format (--weights, --recipe), or another accelerator")
 
 
 def read_accelerator(name: str) -> Accelerator:

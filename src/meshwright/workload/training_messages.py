@@ -16,11 +16,16 @@ if TYPE_CHECKING:
     from meshwright.model.model import Model
     from meshwright.model.tensors import Tensor
 
-TrainingOperation: TypeAlias = Literal["all_reduce", "all_to_all", "ring"]
+TrainingOperation: TypeAlias = Literal["all_reduce", "merge", "all_to_all", "ring"]
+"""`merge`: of rows that routed experts worked on. An all_reduce where the experts lie among tp ranks, which hold the
+rows; a gather where each tp rank routed a part of them to experts elsewhere; nothing under sp, where a rank routes rows
+of its own and gets them back."""
 NOT_MODELLED: Final = (
     "ep: skewed routing, dropped rows and hierarchical exchange (uniform dropless routing, an even all_to_all)",
     "cp: other than zigzag shards in a ring (K and V go round beside attention; their gradients come back)",
-    "the reductions of a vocabulary-parallel loss, of gradient norms, and of norm weights under sp",
+    "sp: gathers of kept inputs before gradients of weights, which run beside gradients of inputs",
+    "the reductions of a vocabulary-parallel loss, of gradient norms, of norms under sp, of KV heads that tp repeats",
+    "exchanges of adapters over tp",
 )
 
 
@@ -48,10 +53,10 @@ def training_messages(model: Model) -> tuple[TrainingMessage, ...]:
     """Every exchange of one layer of each kind, then of the ends.
 
     A row-parallel product leaves partial sums, a column-parallel one partial gradients of its input: one all_reduce a
-    pass each (as reduce_scatter and all_gather under sp). Experts on other ranks get their rows and return them. The
-    ring of cp passes K and V once forward; backward passes them and their gradients. Source: Shoeybi et al.,
-    Megatron-LM, 2019 (arXiv:1909.08053), section 3; Korthikanti et al., 2022 (arXiv:2205.05198), section 4.2; Liu et
-    al., Ring Attention, 2023 (arXiv:2310.01889), section 3.
+    pass each (as reduce_scatter and all_gather under sp). Experts on other ranks get their rows and return them; a
+    shared one is cut over tp as a dense layer is. The ring of cp passes K and V once forward; backward passes them and
+    their gradients. Source: Shoeybi et al., Megatron-LM, 2019 (arXiv:1909.08053), section 3; Korthikanti et al., 2022
+    (arXiv:2205.05198), section 4.2; Liu et al., Ring Attention, 2023 (arXiv:2310.01889), section 3.
     """
     found: list[TrainingMessage] = []
     for kind, block in enumerate(model.kinds):
@@ -76,10 +81,11 @@ def training_messages(model: Model) -> tuple[TrainingMessage, ...]:
 
 
 def _layer(model: Model, kind: int) -> list[TrainingMessage]:
-    mixer = model.kinds[kind].mixer
+    mixer, layer = model.kinds[kind].mixer, model.kinds[kind].feed_forward
+    last: TrainingOperation = "merge" if isinstance(layer, Experts) and layer.shared is None else "all_reduce"
     return [
         TrainingMessage(operation="all_reduce", axis="tp", place=kind, after="mixer", row_elements=model.hidden),
-        TrainingMessage(operation="all_reduce", axis="tp", place=kind, after="feed_forward", row_elements=model.hidden),
+        TrainingMessage(operation=last, axis="tp", place=kind, after="feed_forward", row_elements=model.hidden),
         TrainingMessage(
             operation="ring", axis="cp", place=kind, after="attention", state=mixer.token_state(), backward=2
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pytest
@@ -131,7 +131,13 @@ def test_an_unknown_key_is_answered_with_the_nearest():
     assert "wait" in refused({"name": "x", "wiat": 1}).fix
 
 
-THING = Thing(name="x", part=Part(size=Bytes(8)), peak={"bf16": FlopsPerSecond(1.0)})
+THING = Thing(
+    name="x",
+    part=Part(size=Bytes(8)),
+    parts=(Part(size=Bytes(1)), Part(size=Bytes(2))),
+    sizes=(Bytes(1), Bytes(2)),
+    peak={"bf16": FlopsPerSecond(1.0)},
+)
 
 
 @pytest.mark.parametrize(
@@ -158,9 +164,27 @@ def test_set_path_reads_a_field_with_its_unit_and_leaves_the_rest(path, text, va
     assert get_path(changed, untouched) == get_path(THING, untouched)
 
 
+@pytest.mark.parametrize("path", ["parts.1.size", "parts[1].size"])
+def test_an_item_of_a_tuple_is_set_by_its_place(path):
+    changed = set_path(THING, path, "1 KiB")
+    assert changed.parts == (THING.parts[0], Part(size=Bytes(1024)))
+    assert replace(changed, parts=THING.parts) == THING
+    assert set_path(THING, "sizes.0", "1 KiB").sizes == (1024, 2)
+
+
+def test_a_whole_record_is_not_text_and_the_fix_names_its_fields():
+    with pytest.raises(FileError) as caught:
+        set_path(THING, "part", "x")
+    assert caught.value.fix == "name a field of it, behind a dot"
+
+
 @pytest.mark.parametrize(
     ("path", "text", "code"),
     [
+        ("parts.2.size", "1 B", "IO014"),
+        ("parts.-1.size", "1 B", "IO014"),
+        ("parts[x].size", "1 B", "IO014"),
+        ("parts[].size", "1 B", "IO014"),
         ("", "1", "IO014"),
         (".", "1", "IO014"),
         ("nmae", "1", "IO014"),
@@ -189,7 +213,7 @@ def test_a_path_that_is_not_there_is_answered_with_the_nearest():
         get_path(THING, "part.sise")
     assert "size" in caught.value.fix
     with pytest.raises(FileError, match="IO014"):
-        get_path(THING, "sizes.0")
+        get_path(THING, "sizes.2")
 
 
 @given(path=st.text(max_size=20), text=st.text(max_size=20))

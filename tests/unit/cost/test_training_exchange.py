@@ -10,6 +10,7 @@ import pytest
 from meshwright.cost.training_exchange import state_exchange
 from meshwright.job.recipe import Recipe, read_recipe
 from meshwright.job.train import TrainJob
+from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
 from meshwright.model.model import parameter_counts
@@ -97,3 +98,31 @@ def test_experts_are_gathered_over_what_their_view_leaves_of_shards_and_cp():
     plain = sent[1, 0]
     assert sent[0, 0] - plain == pytest.approx(experts / 4 * 3 / 4)
     assert plain < 0.1 * experts
+
+
+def _ends_of(column, **degrees):
+    """Of Qwen2.5-0.5B, whose head is its token table: a column of its first and of its last end."""
+    model = read_model("Qwen/Qwen2.5-0.5B")
+    rows = replace(table([Layout(**degrees)]), order=PIPELINE_OUTSIDE)
+    found = getattr(state_exchange(model, _SYSTEM, rows, Recipe(), "own"), column)
+    return found[0, -2:].tolist()
+
+
+_TABLE, _NORM = 2 * 151_936 * 896, 2 * 896
+
+
+def test_a_table_that_is_the_head_too_moves_once_on_one_rank():
+    for column in ("gather_bytes", "refresh_bytes", "reduce_bytes"):
+        assert _ends_of(column, dp_shard=16) == [_TABLE * 15 / 16, _NORM * 15 / 16]
+
+
+def test_both_ends_of_a_pipeline_move_their_copy_of_the_table_and_add_up_its_gradients():
+    moved = [_TABLE * 3 / 4, (_TABLE + _NORM) * 3 / 4]
+    assert _ends_of("reduce_bytes", dp_shard=4, pp=4) == moved
+    assert _ends_of("spread_bytes", dp_shard=4, pp=4) == [_TABLE / 4, _TABLE / 4], "2 x 1/2 of a shard"
+    far = _SYSTEM.scale_out
+    once = 2 * (_SYSTEM.nic_latency + _TABLE / 4 / 2 / far.bandwidth)
+    rows = replace(table([Layout(dp_shard=4, pp=4), Layout(dp_shard=16)]), order=PIPELINE_OUTSIDE)
+    found = state_exchange(read_model("Qwen/Qwen2.5-0.5B"), _SYSTEM, rows, Recipe(), "own").ends_s
+    assert found.tolist() == pytest.approx([once, 0.0])
+    assert _whole(Recipe(), "spread_bytes", Layout(dp_shard=4, pp=4)) == 0, "a head of its own"

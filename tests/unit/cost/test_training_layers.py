@@ -7,16 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meshwright.cost.model_flops import model_flops
+from meshwright.base.errors import SystemSpecError
+from meshwright.cost.model_flops import model_flops, trained_flops
 from meshwright.cost.pipelines import pipelines
 from meshwright.cost.training import turns
 from meshwright.cost.training_exchange import boundary_s, layer_exchange, state_exchange
 from meshwright.cost.training_work import training_work
-from meshwright.job.recipe import Recipe
+from meshwright.job.recipe import Recipe, read_recipe
 from meshwright.job.train import TrainJob
 from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
+from meshwright.model.feed_forwards import Dense
 from meshwright.model.model import parameter_counts
 from meshwright.model.reader import read_model
 from meshwright.scenarios._training_options import TrainOptions
@@ -214,3 +216,124 @@ def test_gpu_hours_are_those_of_the_run_without_and_with_planned_stops():
     assert found["overhead_fraction"] > 0
     assert found["gpu_hours"] == pytest.approx((found["finish_s"] - 86400) * 16 / 3600)
     assert found["gpu_hours_with_stops"] == pytest.approx(found["finish_s"] * 16 / 3600)
+
+
+@pytest.mark.parametrize(("recipe", "width"), [("bf16-adamw", 2), ("fp8-adamw", 2), ("fp32-adamw", 4)])
+def test_rows_are_as_wide_as_the_recipe_computes_whatever_format_the_config_was_released_in(recipe, width):
+    """Gemma 2 was released in float32: between stages a row of 3584 numbers is still two bytes each under bf16."""
+    job = TrainJob(tokens=10**9, sequence=SEQUENCE, global_batch=BATCH, recipe=read_recipe(recipe))
+    rows = rows_of(dp_replicate=8, pp=2, recompute="full", schedule="one_f_one_b")
+    for name in ("google/gemma-2-9b", "Qwen/Qwen3-8B"):
+        model = read_model(name)
+        found = training_table(model, BOXES, job, replace(PLAIN, loss="fused"), rows)
+        sent = SEQUENCE * model.hidden * width
+        assert found.step.boundary_s[0] == pytest.approx(2 * (BOXES.nic_latency + sent / BOXES.scale_out.bandwidth))
+        kept = 2 * model.layers // 2 * sent
+        assert found.ledger.activations[0] == kept, "inputs of the first stage's blocks, of two micro-batches"
+
+
+def test_beside_adapters_a_matrix_has_two_passes_and_scores_and_adapters_three():
+    """Qwen3-8B with rank 16 on all seven matrices of a layer, by hand."""
+    recipe = read_recipe("bf16-lora")
+    job = TrainJob(tokens=10**9, sequence=SEQUENCE, global_batch=BATCH, recipe=recipe)
+    matrices = 36 * 192_937_984 + 4096 * 151_936
+    adapters = 36 * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 12_288))
+    scores = 36 * 4 * 4096 * SEQUENCE * (SEQUENCE + 1) // 2
+    flops = SEQUENCE * (4 * matrices + 6 * adapters) + 3 * scores
+    assert trained_flops(DENSE, recipe, SEQUENCE) == pytest.approx(flops, rel=1e-12)
+    assert trained_flops(DENSE, Recipe(), SEQUENCE) == model_flops(DENSE, SEQUENCE)
+    found = training_table(DENSE, BOXES, job, PLAIN, rows_of(dp_replicate=16)).step
+    assert found.hardware_flops[0] * 16 == pytest.approx(flops * BATCH, rel=1e-12)
+    assert found.compute_s[0] == pytest.approx(flops * BATCH / 16 / (0.5 * BOXES.accelerator.peak["bf16"]), rel=1e-12)
+
+
+def test_without_an_efficiency_only_matrices_with_a_copy_in_fp8_run_at_its_rate():
+    peak = BOXES.accelerator.peak
+    fp8, bf16 = (
+        training_work(DENSE, BOXES, rows_of(), read_recipe(name), 65_536, None) for name in ("fp8-adamw", "bf16-adamw")
+    )
+    assert fp8.attention_s[0, 0] == bf16.attention_s[0, 0] > 0
+    assert fp8.forward_s[0, -1] == bf16.forward_s[0, -1] > 0, "the head"
+    assert fp8.weight_s[0, 0] == pytest.approx(bf16.weight_s[0, 0] * peak["bf16"] / peak["fp8"])
+
+
+def test_operands_in_float32_have_no_narrower_rate():
+    with pytest.raises(SystemSpecError) as caught:
+        training_work(DENSE, read_system("hgx-b200"), rows_of(), read_recipe("fp32-adamw"), SEQUENCE, None)
+    assert caught.value.code == "SYS005"
+
+
+@pytest.mark.parametrize(("recompute", "times"), [("none", 2), ("attention", 3), ("full", 3), ("selective", 2)])
+def test_attention_that_runs_again_sends_keys_and_values_round_again(recompute, times):
+    rows = rows_of(cp=4, dp_replicate=4, recompute=recompute)
+    work = training_work(DENSE, BOXES, rows, Recipe(), SEQUENCE, 1.0)
+    alone = replace(work, attention_s=work.attention_s * 0.0)
+    found = layer_exchange(DENSE, BOXES, rows, SEQUENCE, alone, "own")
+    assert found.backward_s[0, 0] == pytest.approx(times * found.forward_s[0, 0])
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_an_update_moves_what_its_rank_owns_also_where_gradients_and_weights_stay_whole(zero):
+    kind = replace(PLAIN, efficiency_kind="compute")
+    found = step_of(DENSE, options=kind, dp_shard=16, zero=zero).step.update_s[0]
+    moved = (2 * 12 + 2 + 2) * parameter_counts(DENSE)["total"] / 16
+    assert found == pytest.approx(moved / BOXES.accelerator.memory_bandwidth, rel=1e-6)
+
+
+@pytest.mark.parametrize(("recipe", "moved"), [("fp32-adamw", 2 * 8 + 4 + 2 * 4), ("fp8-adamw-bf16-moments", None)])
+def test_parameters_that_are_their_own_master_are_read_and_written(recipe, moved):
+    if moved is None:  # master 4, moments 2 + 2, gradients 4, and a byte with its scale a matrix, 2 bytes at the ends
+        moved = 2 * 8 + 4
+        written = 36 * 192_937_984 * (1 + 4 / 128**2) + 2 * (2 * 151_936 * 4096 + 36 * (2 * 4096 + 2 * 128) + 4096)
+    else:
+        written = 0
+    job = TrainJob(tokens=10**9, sequence=SEQUENCE, global_batch=BATCH, recipe=read_recipe(recipe))
+    kind = replace(PLAIN, efficiency_kind="compute")
+    found = training_table(DENSE, BOXES, job, kind, rows_of(dp_replicate=16)).step.update_s[0]
+    expected = moved * parameter_counts(DENSE)["total"] + written
+    assert found == pytest.approx(expected / BOXES.accelerator.memory_bandwidth, rel=1e-6)
+
+
+def test_an_update_of_adapters_leaves_the_base_alone():
+    job = TrainJob(tokens=10**9, sequence=SEQUENCE, global_batch=BATCH, recipe=read_recipe("bf16-lora"))
+    kind = replace(PLAIN, efficiency_kind="compute")
+    found = training_table(DENSE, BOXES, job, kind, rows_of(dp_replicate=16)).step.update_s[0]
+    adapters = 36 * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 12_288))
+    assert found == pytest.approx((2 * 12 + 2 + 2) * adapters / BOXES.accelerator.memory_bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rings"),
+    [
+        ({"sp": True, "ep": 16}, 2),  # rows of a rank's own go to the experts and come back
+        ({"sp": True, "ep": 4}, 2),
+        ({"sp": False, "ep": 16}, 3),  # each rank of tp sends a quarter of the rows, and gathers the others
+    ],
+)
+def test_rows_that_a_rank_routes_itself_are_not_summed_over_tp_again(fields, rings):
+    """Qwen3-30B-A3B at tp 4 on one link: two rings for the mixer, as under sp, and what the experts' rows leave."""
+    link = BOXES.scale_up
+    whole = replace(read_system("hgx-h100"), nodes=1, devices_per_node=16)
+    sent = SEQUENCE * MIXTURE.hidden * BYTES
+    ring = 3 * (link.latency + sent / 4 / link.bandwidth)
+    ranks = fields["ep"]
+    routed = sent / 4 * 8 * (ranks - 1) / ranks / link.bandwidth + (ranks - 1) * link.latency
+    rows = {"tp": 4, "dp_replicate": 4, **fields}
+    forward, backward = layers_of(MIXTURE, replace(whole, scale_out=None), **rows)
+    mixer = layers_of(DENSE, replace(whole, scale_out=None), tp=4, dp_replicate=4, sp=fields["sp"])[0] / 2
+    mixer = mixer * MIXTURE.hidden / DENSE.hidden if not fields["sp"] else 2 * ring
+    assert forward == pytest.approx(mixer + (rings - 2) * ring + 2 * routed, rel=0.01)
+    assert forward == backward
+
+
+def test_a_shared_expert_is_summed_over_tp_as_a_dense_layer():
+    layer = MIXTURE.kinds[0].feed_forward
+    shared = replace(layer, shared=Dense(intermediate=768, gated=True))
+    block = replace(MIXTURE.kinds[0], feed_forward=shared)
+    group = replace(MIXTURE.groups[0], block=block)
+    model = replace(MIXTURE, groups=(group,))
+    fields = {"tp": 4, "dp_replicate": 4, "sp": True, "ep": 16}
+    plain, both = layers_of(MIXTURE, BOXES, **fields)[0], layers_of(model, BOXES, **fields)[0]
+    sent = SEQUENCE * MIXTURE.hidden * BYTES
+    rings = 2 * 3 * (BOXES.scale_up.latency + sent / 4 / BOXES.scale_up.bandwidth)
+    assert both - plain == pytest.approx(rings)

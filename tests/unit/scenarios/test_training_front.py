@@ -8,8 +8,12 @@ from itertools import pairwise
 import pytest
 
 from meshwright.base.errors import JobError, SystemSpecError
+from meshwright.cost import training_activations
+from meshwright.job.recipe import read_recipe
 from meshwright.job.train import TrainJob
 from meshwright.model.reader import read_model
+from meshwright.scenarios import _training_boxes
+from meshwright.scenarios._training_boxes import least_boxes
 from meshwright.scenarios._training_limits import binding_limit, limits_of
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.training import plan_train
@@ -17,6 +21,7 @@ from meshwright.scenarios.training_degradations import training_degradations
 from meshwright.scenarios.training_summary import training_summary
 from meshwright.scenarios.training_systems import plan_train_systems
 from meshwright.system.system import read_system
+from meshwright.workload.saved import NOT_MODELLED as KEPT_LEFT_OUT
 
 _LAYOUT = {"zero": 3, "micro_batch": 1, "tp": 1, "cp": 1, "pp": 1, "dp_replicate": 1, "recompute": "none"}
 _OPTIONS = TrainOptions(
@@ -154,6 +159,15 @@ def test_a_plan_that_no_single_part_would_save_is_limited_by_its_deadline(model,
     assert "no part" in binding["text"]
 
 
+def test_no_boxes_are_looked_for_where_what_no_layout_shards_is_larger_than_a_device(monkeypatch, model, six):
+    def tried(*given):
+        raise AssertionError(given)
+
+    monkeypatch.setattr(_training_boxes, "training_table", tried)
+    small = replace(six, accelerator=replace(six.accelerator, memory=2**30))
+    assert least_boxes(model, small, _JOB, TrainOptions(workspace=2 * 2**30)) is None
+
+
 def test_larger_memory_needs_fewer_boxes():
     mixture, box = read_model("Qwen/Qwen3-235B-A22B"), read_system("hgx-h100")
     job = TrainJob(tokens=10**12, sequence=4096, global_batch=512)
@@ -163,3 +177,12 @@ def test_larger_memory_needs_fewer_boxes():
         found.append(row["least_boxes"])
     assert all(few <= many for few, many in pairwise(found))
     assert found[0] > 1
+
+
+def test_a_plan_says_what_its_memory_leaves_out_and_at_which_rate_fp8_is_charged_where_there_is_none(model):
+    options = TrainOptions(layout={"tp": 1, "cp": 1, "pp": 1, "zero": 3}, flips="none", runs=0, finalists=0, keep=1)
+    job = replace(_JOB, recipe=read_recipe("fp8-adamw"))
+    found = plan_train(model, read_system("hgx-a100"), job, options)
+    assert {*training_activations.NOT_MODELLED, *KEPT_LEFT_OUT} <= {*found.not_modelled}
+    assert any("no fp8 matrix rate" in note for note in found.notes)
+    assert not any("fp8" in note for note in plan_train(model, read_system("hgx-h100"), job, options).notes)

@@ -12,6 +12,7 @@ from meshwright.base.units import Seconds
 from meshwright.cost.kept import saved_parts
 from meshwright.job.recipe import RECIPES, Recipe, read_recipe
 from meshwright.job.train import TrainJob
+from meshwright.model.model import parameter_counts
 from meshwright.scenarios._interval import IntervalOptions
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios._training_table import whole_state
@@ -115,6 +116,15 @@ def test_an_overhead_that_is_not_far_below_one_is_warned_of():
     assert "Poisson retry" in asked(card_mtbf=2e5).warnings[0]
 
 
+def test_a_run_that_ends_before_its_first_save_is_warned_of():
+    short = asked(replace(JOB, tokens=10**8), card_mtbf=Seconds(337.07 * 86400), runs=0)
+    assert any("end before its first save" in text for text in short.warnings)
+    long = asked(replace(JOB, tokens=10**10), card_mtbf=Seconds(337.07 * 86400), runs=0)
+    assert not any("first save" in text for text in long.warnings)
+    whole = asked(replace(JOB, tokens=10**8), card_mtbf=None, storage_write=None, runs=0)
+    assert not any("first save" in text for text in whole.warnings)
+
+
 def test_so_many_failures_that_none_is_drawn_is_said():
     found = asked(card_mtbf=2e4, checkpoint_interval=100.0, restart=1.0, runs=100_000)
     assert found.body["overheads"].drawn is None
@@ -144,10 +154,11 @@ def test_what_no_run_can_have_is_refused(code, changes):
 
 @pytest.mark.parametrize("recipe", RECIPES.names())
 @pytest.mark.parametrize("model", ["tiny-qwen3", "tiny-qwen3-moe", MODEL])
-def test_a_save_is_all_state_but_gradients(recipe, model):
+def test_a_save_is_all_state_but_gradients_and_a_frozen_base(recipe, model):
     read, job = read_model(model), replace(JOB, recipe=read_recipe(recipe))
     parts, whole = saved_parts(read, job.recipe), whole_state(read, job)
-    assert sum(parts.values()) == whole["parameters"] + whole["optimizer_state"]
+    base = 2 * parameter_counts(read)["total"] if job.recipe.lora_rank else 0
+    assert sum(parts.values()) == whole["parameters"] + whole["optimizer_state"] - base
 
 
 def test_a_save_follows_the_recipe():
@@ -158,6 +169,13 @@ def test_a_save_follows_the_recipe():
     }  # fmt: skip
     assert saved_parts(read_model(MODEL), Recipe(gradients="fp32")) == saved_parts(read_model(MODEL), Recipe())
     assert saved_parts(read_model(MODEL), Recipe(master="none"))["master"] == 0
+
+
+def test_a_save_of_adapters_leaves_out_the_base_that_they_freeze():
+    """Rank 16 on the seven matrices of 36 layers; 2 bytes a parameter, 4 for its master and 4 for each moment."""
+    adapters = 36 * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 12_288))
+    saved = {"parameters": 2 * adapters, "master": 4 * adapters, "optimizer_state": 8 * adapters}
+    assert saved_parts(read_model(MODEL), read_recipe("bf16-lora")) == saved
 
 
 # ---------------------------------------------------------------------------------------- devices, input, more devices
@@ -176,6 +194,12 @@ def test_slow_devices_stand_in_the_step_and_their_three_reactions_beside_it():
     assert asked().body["stragglers"] is None
     long = asked(straggler_sigma=0.02, slow_steps=told.exclude_from_steps).body["stragglers"]
     assert long.best == "exclude"
+
+
+def test_without_a_deadline_slow_devices_take_no_slack():
+    free = asked(job=replace(JOB, deadline=None, reserve=0.0), straggler_sigma=0.02).body["stragglers"]
+    assert free.increase_s > 0
+    assert free.slack_share is None
 
 
 def test_workers_that_prepare_too_little_are_waited_for_and_named():

@@ -8,9 +8,13 @@ from meshwright.base.errors import LayoutError, ScheduleError
 from meshwright.job.train import TrainJob
 from meshwright.layout.layout import read_fixed
 from meshwright.model.reader import read_model
+from meshwright.scenarios import _training_search, training
 from meshwright.scenarios._training_options import TrainOptions
-from meshwright.scenarios._training_space import training_space
+from meshwright.scenarios._training_search import search_training
+from meshwright.scenarios._training_space import chunks, training_space
+from meshwright.scenarios._training_table import training_table
 from meshwright.scenarios.training import plan_train
+from meshwright.scenarios.training_systems import plan_train_systems
 from meshwright.system.system import read_system
 
 DENSE, MIXTURE = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"
@@ -116,9 +120,100 @@ def test_an_interrupted_search_answers_with_what_it_found(calls):
     assert not any("interrupted" in text for text in whole.warnings)
 
 
+def test_a_search_interrupted_before_its_first_layout_blames_no_rule(monkeypatch):
+    def interrupted(*_given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_training_search, "least_goals", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        plan("", batch=128)
+
+
+def _interrupt_at(calls):
+    seen = []
+
+    def told(done, _total):
+        seen.append(done)
+        if len(seen) == calls:
+            raise KeyboardInterrupt
+
+    return told
+
+
+def test_a_no_of_an_interrupted_search_is_not_known():
+    job = TrainJob(tokens=10**9, sequence=4096, global_batch=128, deadline=1.0)
+    result = plan_train(read_model(DENSE), read_system("hgx-h100"), job, TrainOptions(runs=0), _interrupt_at(1))
+    assert result.verdict.answer == "unknown"
+    assert result.verdict.text.startswith("interrupted")
+    assert result.candidates
+
+
+@pytest.mark.parametrize("step", ["plan_of", "training_flips"])
+def test_a_plan_interrupted_after_its_search_keeps_the_best_layout(monkeypatch, step):
+    whole = plan("tp=1", batch=128)
+    own, calls = getattr(training, step), []
+
+    def interrupted(*given):
+        calls.append(given)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return own(*given)
+
+    monkeypatch.setattr(training, step, interrupted)
+    found = plan("tp=1", batch=128)
+    assert found.best.id == whole.best.id
+    assert found.inputs == whole.inputs
+    assert whole.flips
+    assert "interrupted" in found.warnings[-1]
+    if step == "training_flips":
+        assert not found.flips
+        assert found.best == whole.best
+
+
+def test_an_interrupt_ends_the_search_of_all_systems_and_the_answer_says_which_it_left_out():
+    systems = tuple(read_system(text) for text in ("hgx-h100", "hgx-h100 x2"))
+    job = TrainJob(tokens=10**9, sequence=4096, global_batch=128)
+    result = plan_train_systems(read_model(DENSE), systems, job, TrainOptions(runs=0), _interrupt_at(1))
+    assert result.best is not None
+    assert [row["id"] for row in result.body["systems"]] == ["hgx-h100"]
+    assert "hgx-h100 x2 not searched" in result.verdict.text
+    assert "interrupted: hgx-h100 x2 is not searched" in result.warnings
+    assert not result.body["searched"].complete
+
+
+@pytest.mark.parametrize("step", ["plan_of", "training_flips"])
+def test_an_interrupt_after_the_search_of_one_system_ends_that_of_the_others_too(monkeypatch, step):
+    own, calls = getattr(training, step), []
+
+    def interrupted(*given):
+        calls.append(given)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return own(*given)
+
+    monkeypatch.setattr(training, step, interrupted)
+    systems = tuple(read_system(text) for text in ("hgx-h100", "hgx-h100 x2"))
+    job = TrainJob(tokens=10**9, sequence=4096, global_batch=128, deadline=1.0)
+    options = TrainOptions(runs=0, layout={"tp": 1, "pp": 1})
+    result = plan_train_systems(read_model(DENSE), systems, job, options)
+    assert result.verdict.answer == "unknown"
+    assert "hgx-h100 x2 not searched" in result.verdict.text
+
+
 def test_progress_counts_every_layout():
     seen = []
     result = plan("pp=2", progress=lambda done, total: seen.append((done, total)))
     assert seen == sorted(seen)
     assert seen[-1][0] == result.body["searched"].looked_at <= seen[-1][1]
     assert result.body["searched"].evaluated < result.body["searched"].looked_at
+
+
+def test_fused_units_keep_less_and_the_search_does_not_rule_out_what_they_let_fit():
+    """With 32 GiB a device one rank's activations fit under fused units alone; every layout, one by one, says so."""
+    model, system = read_model(DENSE), read_system("hgx-h100")
+    job = TrainJob(tokens=10**9, sequence=4096, global_batch=16)
+    options = TrainOptions(elementwise="fused", usable_memory=32 * 2**30, layout={"offload": "none", "pp": 1})
+    space = training_space(model, system, job, options.layout)
+    found, _ = search_training(model, system, job, options, space)
+    each = [training_table(model, system, job, options, layouts) for layouts in chunks(space, model)]
+    assert found.finish_s[0] == min(table.finish_s[table.fits].min() for table in each if table.fits.any())

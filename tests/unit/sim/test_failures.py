@@ -36,6 +36,11 @@ def test_without_failures_a_run_is_its_work_and_its_saves():
     assert drawn(RUN) == (1040.0, 0, 0.0)
 
 
+def test_a_run_of_more_saves_than_an_integer_counts_is_drawn():
+    """1e50 s of work every 300 s."""
+    assert drawn(replace(RUN, work_s=1e50, stall_s=0.0)) == (1e50, 0, 0.0)
+
+
 @pytest.mark.parametrize(
     ("gap", "finish", "redone"),
     [

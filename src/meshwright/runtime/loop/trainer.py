@@ -85,7 +85,7 @@ class Trainer:
         samples = self._samples(number, sampler)
         loss = self.pipeline.run(samples)
         sum_gradients(self.parameters, self.sums)
-        norm = global_norm(self.parameters, self.sums)
+        norm = global_norm(self.parameters, self.sums, self.world)
         self._update(norm)
         loss = summed_over(self.world, loss, (*SAMPLES, "pp"))
         return Report(loss=float(loss), norm=float(norm), tokens=samples.total)

@@ -61,7 +61,7 @@ def sums_of(model: Model, world: World, holders: Mapping[str, Sequence[int]]) ->
             for name, ranks in holders.items()
             if (group := by_set.get(tuple(sorted(set(ranks))))) is not None
         },
-        copies={name: state[name] * len(holders[name]) for name in named},
+        copies={name: state[name] * len(ranks) for name, ranks in holders.items()},
     )
 
 
@@ -93,13 +93,13 @@ def sum_gradients(parameters: Sequence[tuple[str, Tensor]], sums: Sums) -> None:
             _sum_bucket(members, group, once=chosen is sums.over_stages)
 
 
-def global_norm(parameters: Sequence[tuple[str, Tensor]], sums: Sums) -> Tensor:
+def global_norm(parameters: Sequence[tuple[str, Tensor]], sums: Sums, world: World) -> Tensor:
     """The Euclidean norm of the whole gradient, every element counted once, on every rank."""
-    total = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64, device=world.device)
     for name, parameter in parameters:
         if parameter.grad is not None:
-            total += kept(parameter.grad).to("cpu", torch.float64).pow(2).sum() / sums.copies[name]
-    if dist.is_initialized():
+            total += kept(parameter.grad).double().pow(2).sum() / sums.copies[name]
+    if world.mesh is not None:
         dist.all_reduce(total)
     return total.sqrt()
 

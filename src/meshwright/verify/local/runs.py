@@ -12,8 +12,9 @@ from meshwright.runtime.loop.trainer import Batch, Recipe, trainer_of
 from meshwright.runtime.parallel.shards import Precision
 from meshwright.runtime.state.weights import made_up
 from meshwright.runtime.world import join
+from meshwright.scenarios.slot_orders import slot_orders
 from meshwright.verify.local.probes import steps_of
-from meshwright.workload.slots import Shape, checked_shape
+from meshwright.workload.slots import Shape
 
 if TYPE_CHECKING:
     from meshwright.layout.layout import Layout
@@ -42,7 +43,7 @@ def slots_of(run: RealRun) -> Slots:
     shape = Shape(
         stages=layout.pp, micro_batches=run.batch.global_batch // copies, virtual_stages=layout.virtual_stages
     )
-    return checked_shape(layout.schedule or PLAIN_SCHEDULE, shape).slots(shape)
+    return slot_orders(layout.schedule or PLAIN_SCHEDULE, shape)
 
 
 def run_of(run: RealRun, place: Place) -> Action:
