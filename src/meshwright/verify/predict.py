@@ -3,7 +3,7 @@
 The estimator of `plan train` adds the step up, three times: with the median of every line, and with all lower or all
 upper quartiles. Each kind of exchange has the line of its own collective and group size. To a layer and micro-batch is
 added what a probe's takes beside its products (launches, hooks, the loop), and to a step the few small exchanges that a
-plan leaves out: counts of labels, the loss, the norm.
+plan leaves out: counts of labels, the loss, the norm. Exchanges are longer by the factor of `waiting`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.errors import RunError
-from meshwright.base.units import Bytes, BytesPerSecond, FlopsPerSecond, Seconds, TokenCount, Tokens
+from meshwright.base.units import BytesPerSecond, FlopsPerSecond, Seconds, TokenCount, Tokens
 from meshwright.cost.collectives import all_reduce
 from meshwright.cost.training import step_of_parts, training_parts, turns, update_s
 from meshwright.cost.training_exchange import ring_s, training_group
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 RECIPE: Final = "fp32-adamw"
 NOT_MODELLED: Final = (
     "element by element work that grows with rows (norms, activations, softmax of the loss) beyond a probe's",
-    "processes that wait for each other beyond what the measured exchanges hold: `waiting` is what the probes' real "
-    "steps took over the parts",
+    "which exchanges wait for a process that is late, and for how long: one factor, that of the probes' real steps",
     "on CPU nothing overlaps: FSDP2 waits for each of its exchanges there",
 )
 _FORWARD: Final = 1 / 3
@@ -51,7 +50,6 @@ _LOSS_NUMBERS: Final = (1, 2)
 """Numbers a row in the exchanges of a vocabulary-parallel loss: the maximum; the sum and the logit of the label."""
 _SCALAR_BYTES: Final = 8
 _SCALES: Final = ("low", "median", "high")
-_ROOM: Final = Bytes(2**40)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +94,11 @@ def system_of(found: LocalCalibration, link: ExchangeLine, scale: str, unit: str
     accelerator = Accelerator(
         id="local",
         name=found.platform,
-        memory=_ROOM,
+        memory=found.memory,
         memory_bandwidth=BytesPerSecond(copy.rate / _factor(copy, scale)),
         peak={"fp32": FlopsPerSecond(rate.rate / _factor(rate, scale))},
     )
-    scaled = _factor(link, scale)
+    scaled = _factor(link, scale) * _waiting(found, scale)
     return System(
         id="local",
         name=found.platform,
@@ -117,6 +115,11 @@ def system_of(found: LocalCalibration, link: ExchangeLine, scale: str, unit: str
 
 def _factor(line: ExchangeLine | RateLine | Overhead, scale: str) -> float:
     return 1.0 if scale == "median" else line.low if scale == "low" else line.high
+
+
+def _waiting(found: LocalCalibration, scale: str) -> float:
+    told = found.waiting
+    return told.factor if scale == "median" else told.low if scale == "low" else told.high
 
 
 def _rate(found: LocalCalibration, operation: str) -> RateLine:
@@ -199,6 +202,7 @@ def _parts(  # noqa: PLR0917 - the nouns
         refresh_s=gathers.moved.refresh_s,
         reduce_s=summed.moved.reduce_s if layout.zero == 0 else reduces.moved.reduce_s * rings,
         spread_s=spreads.moved.spread_s,
+        ends_s=on("all_reduce", layout.pp).moved.ends_s,
     )
     inside = base.inside
     if layout.sp and layout.tp > 1:  # half of such an exchange is a gather, half a reduction
@@ -223,8 +227,7 @@ def _updating(found: LocalCalibration, model: Model, job: TrainJob, scale: str) 
 
 
 def _overhead(found: LocalCalibration, layout: Layout) -> Overhead:
-    wrapped = layout.dp_replicate * layout.dp_shard > 1
-    kind = f"zero={layout.zero}" if wrapped else PLAIN
+    kind = f"zero={layout.zero}" if layout.dp_replicate * layout.dp_shard > 1 else PLAIN
     return next(item for item in found.overhead if item.kind == kind)
 
 

@@ -1,7 +1,8 @@
 """What was measured, fitted: lines of exchanges and of rates, what a step costs beside them, and pairs that overlap.
 
 A line is a start-up time and a rate. Its spread is that of every single measurement over the line: `low` and `high` are
-the quartiles of measured over fitted, so that they hold both the noise and what the line leaves out.
+the quartiles of measured over fitted, so that they hold both the noise and what the line leaves out. Lists are named as the tables of the
+calibration file are.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class ExchangeLine:
     low: float
     high: float
     count: int
-    rows: tuple[Row, ...]
+    row: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class RateLine:
     low: float
     high: float
     count: int
-    rows: tuple[Row, ...]
+    row: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +97,38 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRow:
+    """A real step of a probe over all processes. predicted: from the lines alone.   factor: as of `Waiting`."""
+
+    layout: str
+    time: Seconds
+    low: Seconds
+    high: Seconds
+    count: int
+    predicted: Seconds
+    factor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """By which factor exchanges take longer within a step, where processes are not ready at once, than by themselves.
+
+    factor: the median of the probes' layouts.   low, high: the least and the largest of them.
+    """
+
+    factor: float
+    low: float
+    high: float
+    row: tuple[WaitingRow, ...]
+
+
+AT_ONCE = Waiting(factor=1.0, low=1.0, high=1.0, row=())
+"""Nobody waits beyond what the lines hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalCalibration:
-    """One machine. reduce_scatter_rings: 2 where the backend executes it as an all_reduce, else 1.
+    """One machine. memory: of a process.   reduce_scatter_rings: 2 where the backend executes it as an all_reduce, or 1.
 
     protocol: in what order, how often, and what is taken of the rounds.
     """
@@ -105,9 +136,11 @@ class LocalCalibration:
     platform: str
     devices: str
     processes: int
+    memory: Bytes
     protocol: str
     reduce_scatter_rings: int
     exchange: tuple[ExchangeLine, ...]
     rate: tuple[RateLine, ...]
     overhead: tuple[Overhead, ...]
     overlap: tuple[Pair, ...]
+    waiting: Waiting

@@ -60,7 +60,7 @@ def exchange_line(samples: Sequence[Sample], reduce_scatter_rings: int) -> Excha
         low=low,
         high=high,
         count=count,
-        rows=_rows(samples),
+        row=_rows(samples),
     )
 
 
@@ -124,7 +124,7 @@ def rate_line(samples: Sequence[Sample]) -> RateLine:
         low=low,
         high=high,
         count=count,
-        rows=_rows(samples),
+        row=_rows(samples),
     )
 
 
