@@ -24,6 +24,7 @@ from meshwright.output.columns import (
 )
 from meshwright.output.explanation import draw_explanation
 from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS, curve_bars, interval_totals
+from meshwright.output.local_tables import draw_local
 from meshwright.output.plan_tables import draw_columns, draw_flips, draw_plan
 from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
 from meshwright.output.training_tables import draw_training
@@ -78,6 +79,8 @@ def _draw(console: Console, result: Result) -> None:  # noqa: C901 - a branch a 
         _intervals(console, result.body)
     elif result.command == "checkpoint timeline":
         _saves(console, result)
+    elif result.command == "calibrate local":
+        draw_local(console, result.body)
     elif "items" in result.body:
         _items(console, cast("list[Mapping[str, Any]]", result.body["items"]))
     elif "steps" in result.body:

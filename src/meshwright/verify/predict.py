@@ -81,11 +81,24 @@ def predicted(found: LocalCalibration, run: RealRun) -> Predicted:
 
     Raises RUN035 for a layout of another number of processes, RUN036 for a group that was not measured.
     """
-    if run.layout.world_size != found.processes:
-        cause = f"{run.layout.id} has {run.layout.world_size} ranks, and {found.processes} processes were measured"
-        raise RunError(35, cause, f"calibrate local --nproc {run.layout.world_size}")
+    check_layout(run.layout, found.processes, tuple({item.ranks for item in found.exchange}))
     low, median, high = (_step(found, run, scale) for scale in _SCALES)
     return Predicted(low_s=low.total, median_s=median.total, high_s=high.total, **median.parts)
+
+
+def check_layout(layout: Layout, processes: int, groups: tuple[int, ...]) -> None:
+    """Nothing, where a calibration of so many processes, with groups of these sizes, says something of a layout.
+
+    Raises RUN035 for another number of ranks, RUN036 for a group that is not measured.
+    """
+    if layout.world_size != processes:
+        cause = f"{layout.id} has {layout.world_size} ranks, and {processes} processes are measured"
+        raise RunError(35, cause, f"--nproc {layout.world_size}")
+    for axis in ("dp_replicate", "dp_shard", "tp", "pp"):
+        degree = getattr(layout, axis)
+        if degree > 1 and degree not in groups:
+            known = ",".join(map(str, sorted(groups)))
+            raise RunError(36, f"{axis}={degree}: groups of {known} are measured", f"--groups {known},{degree}")
 
 
 def system_of(found: LocalCalibration, link: ExchangeLine, scale: str, unit: str = "matmul") -> System:
@@ -127,14 +140,9 @@ def _rate(found: LocalCalibration, operation: str) -> RateLine:
 
 
 def _line(found: LocalCalibration, operation: str, ranks: int) -> ExchangeLine:
-    """That of the group size; of a group of one, which exchanges nothing, any. Raises RUN036."""
+    """That of the group size; of a group of one, which exchanges nothing, any."""
     known = {item.ranks: item for item in found.exchange if item.operation == operation}
-    if ranks == 1:
-        return next(iter(known.values()))
-    if ranks not in known:
-        sizes = ", ".join(map(str, known))
-        raise RunError(36, f"groups of {ranks} were not measured, {sizes} were", f"calibrate local --groups 2,{ranks}")
-    return known[ranks]
+    return next(iter(known.values())) if ranks == 1 else known[ranks]
 
 
 def _step(found: LocalCalibration, run: RealRun, scale: str) -> _Step:

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from meshwright.base.errors import RunError
+from meshwright.layout.layouts import table
+from meshwright.layout.rules import first_broken
 from meshwright.runtime.loop.samples import SyntheticTokens
 from meshwright.runtime.loop.trainer import Batch, Recipe, trainer_of
 from meshwright.runtime.parallel.shards import Precision
 from meshwright.runtime.state.weights import made_up
 from meshwright.runtime.world import join
+from meshwright.scenarios._shared import rule_error
 from meshwright.scenarios.slot_orders import slot_orders
 from meshwright.verify.local.probes import steps_of
 from meshwright.workload.slots import Shape
@@ -34,6 +38,27 @@ class RealRun:
     arithmetic: Arithmetic
     layout: Layout
     batch: Batch
+
+
+def checked_run(run: RealRun) -> RealRun:
+    """The run itself, where it can be.
+
+    Raises RUN038 for an axis that this loop does not have or a batch that does not divide, and the codes of rules and
+    of schedules.
+    """
+    layout, batch = run.layout, run.batch
+    unknown = [axis for axis in ("replicas", "cp", "ep", "etp") if getattr(layout, axis) > 1]
+    if unknown:
+        raise RunError(38, f"{layout.id}: a local run has no {unknown[0]}", "leave it out, or 1")
+    broken = first_broken(run.model, table([layout]), layout.world_size)[0]
+    if broken is not None:
+        raise rule_error(broken)
+    copies = layout.dp_replicate * layout.dp_shard * layout.micro_batch
+    if batch.global_batch < copies or batch.global_batch % copies:
+        cause = f"{batch.global_batch} sequences are not a number of micro-batches for {copies} at a time"
+        raise RunError(38, cause, f"--global-batch {max(1, round(batch.global_batch / copies)) * copies}")
+    slots_of(run)
+    return run
 
 
 def slots_of(run: RealRun) -> Slots:
