@@ -121,6 +121,7 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     ),
     "interval, no": (*_OFTEN, "--size", "112GB", "--job-mtbf", "30s", "--intervals", "16s,60s", "--runs", "0"),
     "explain, interval": ("explain", Saved("interval, model"), "intervals[id=best].retry_overhead_fraction"),
+    "calibrate": ("calibrate", "local", "--quick", "--nproc", "2"),  # measured once, see conftest
     "list models": ("list", "models"),
     "list systems": ("list", "systems"),
     "list accelerators": ("list", "accelerators"),

@@ -241,6 +241,8 @@ def test_the_next_command_of_ones_own_config_names_its_path(tmp_path):
         " checkpoint",
         " checkpoint interval",
         " checkpoint timeline",
+        " calibrate",
+        " calibrate local",
         " explain",
         " compare",
         " list",
@@ -259,7 +261,7 @@ def test_help_of_every_verb(verb, word):
 
 def test_help_lists_every_verb_and_an_example_on_a_line_of_its_own():
     out = run("--help").out
-    verbs = ["inspect", "fit", "plan", "schedule", "checkpoint", "explain", "compare", "list", "study"]
+    verbs = ["inspect", "fit", "plan", "schedule", "checkpoint", "calibrate", "explain", "compare", "list", "study"]
     assert re.findall(r"^  (\w+)  ", out, re.MULTILINE) == verbs
     assert "\n  meshwright inspect Qwen/Qwen3-32B\n" in out
 

@@ -1,7 +1,7 @@
-"""What can this machine do? Its processes measure it at once; every figure with its spread comes out, and a calibration.
+"""What can this machine do? Its processes measure it; every figure with its spread comes out, and a calibration.
 
-Where a layout is to be checked, its real steps run among the measurements, in the same random order, and must lie in the
-interval that the calibration states for them.
+Where a layout is to be checked, its real steps run among the measurements, in the same random order, and must lie in
+the interval that the calibration states for them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from meshwright.base.result import Basis, Result, Verdict
 from meshwright.base.units import Bytes, show_rate, show_seconds
 from meshwright.scenarios.overlap import Interference, interference
-from meshwright.verify.local.assemble import assembled
+from meshwright.verify.local.assemble import Machine, assembled
 from meshwright.verify.local.cases import MIB, cases_of, checked_local
 from meshwright.verify.local.measure import measured
 from meshwright.verify.local.runs import checked_run
@@ -27,7 +27,6 @@ from meshwright.verify.predict import NOT_MODELLED, check_layout, predicted
 if TYPE_CHECKING:
     from meshwright.verify.local.calibration import ExchangeLine, LocalCalibration, Overhead, Pair, RateLine, Waiting
     from meshwright.verify.local.cases import LocalOptions
-    from meshwright.verify.local.measure import Rounds
     from meshwright.verify.local.runs import RealRun
 
 _LEFT_OUT: Final = (
@@ -146,22 +145,22 @@ def calibrate_local(options: LocalOptions, runs: Sequence[RealRun] = ()) -> tupl
     cases, probes = cases_of(options), probe_runs(options.nproc, options.sizes)
     rounds = measured(options, cases, [*probes, *runs])
     many = len(cases) + len(probes)
-    memory, platform = _machine(options)
-    found = assembled(options, cases, probes, rounds[:many], memory, platform)
+    found = assembled(options, _machine(options), cases, probes, rounds[:many])
     checks = tuple(_check(found, run, own) for run, own in zip(runs, rounds[many:], strict=True))
     return _result(options, found, runs, checks), found
 
 
-def _machine(options: LocalOptions) -> tuple[Bytes, str]:
-    """Bytes of memory of a process, and what the machine is, without its name."""
+def _machine(options: LocalOptions) -> Machine:
+    """What is measured, without its name."""
     version = f"torch {torch.__version__}"
     if options.devices == "cuda":
         device = torch.cuda.get_device_properties(0)
-        return Bytes(int(device.total_memory)), f"{options.nproc} x {device.name}, {version}, nccl"
+        text = f"{options.nproc} x {device.name}, {version}, nccl"
+        return Machine(memory=Bytes(int(device.total_memory)), platform=text)
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     cores = os.cpu_count() or 1
     text = f"{options.nproc} CPU processes of one thread on {cores} cores, {version}, gloo"
-    return Bytes(whole // options.nproc), text
+    return Machine(memory=Bytes(whole // options.nproc), platform=text)
 
 
 def _check(found: LocalCalibration, run: RealRun, rounds: list[tuple[float, ...]]) -> CheckRow:
@@ -269,7 +268,9 @@ def _figures(found: LocalCalibration) -> tuple[FigureRow, ...]:
 
 def _exchange_rows(line: ExchangeLine) -> tuple[FigureRow, ...]:
     common = {"of": line.operation, "format": "fp32", "ranks": line.ranks, "count": line.count}
-    return _start_and_rate(f"{line.operation} x{line.ranks}", common, line, (line.alpha, line.bandwidth), "B/s", "alpha")
+    return _start_and_rate(
+        f"{line.operation} x{line.ranks}", common, line, (line.alpha, line.bandwidth), "B/s", "alpha"
+    )
 
 
 def _rate_rows(line: RateLine) -> tuple[FigureRow, ...]:

@@ -199,9 +199,7 @@ def _parts(  # noqa: PLR0917 - the nouns
         input_s=base.work.input_s + 2 * scored,
         attention_s=base.work.attention_s + scored,
     )
-    gathers, reduces, spreads = (
-        on("all_gather", shards), on("reduce_scatter", shards), on("all_reduce", copies)
-    )
+    gathers, reduces, spreads = (on("all_gather", shards), on("reduce_scatter", shards), on("all_reduce", copies))
     summed = on("all_reduce", shards)
     rings = found.reduce_scatter_rings
     moved = replace(
@@ -242,9 +240,9 @@ def _overhead(found: LocalCalibration, layout: Layout) -> Overhead:
 def _with_overhead(parts: TrainingParts, extra: Overhead, factor: float) -> Any:
     """The work of layers with what a probe's layer takes, that of the last end with what a micro-batch takes."""
     work = parts.work
-    forward, backward, again = (np.array(item, dtype=np.float64) for item in (
-        work.forward_s, work.input_s, work.repeated_s
-    ))
+    forward, backward, again = (
+        np.array(item, dtype=np.float64) for item in (work.forward_s, work.input_s, work.repeated_s)
+    )
     block, slot = extra.block * factor, extra.slot * factor
     forward[:, :-2] += block * _FORWARD
     backward[:, :-2] += block * (1 - _FORWARD)

@@ -12,7 +12,7 @@ import click
 
 from meshwright.base.errors import FileError, RunError
 from meshwright.base.parse import build
-from meshwright.base.units import Tokens
+from meshwright.base.units import parse_quantity
 from meshwright.cli.options import Output, output_options
 from meshwright.cli.show import show, write_file
 from meshwright.layout.layout import Layout, read_fixed
@@ -76,7 +76,9 @@ def _run(text: str, name: str, sequence: str, global_batch: int) -> RealRun:
     from meshwright.runtime.loop.trainer import Batch  # noqa: PLC0415 - loads torch
     from meshwright.verify.local.runs import RealRun, checked_run  # noqa: PLC0415 - as above
 
-    layout = Layout(**{"attention": "data_parallel", **read_fixed(text)})
-    batch = Batch(global_batch=global_batch, sequence=build(Tokens, sequence, "--sequence"))
+    fields: dict[str, Any] = {"attention": "data_parallel", **read_fixed(text)}
+    layout = Layout(**fields)
+    positions = int(parse_quantity(sequence, "length", "--sequence"))
+    batch = Batch(global_batch=global_batch, sequence=positions)
     run = RealRun(model=read_model(name), arithmetic=read_arithmetic(name), layout=layout, batch=batch)
     return checked_run(run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import torch
 import torch.distributed as dist
@@ -43,7 +43,7 @@ def place_of(rank: int, world_size: int, sizes: tuple[int, ...], device: torch.d
         for first in range(0, world_size, size):
             group = dist.new_group(list(range(first, first + size)))
             if first <= rank < first + size:
-                found[size] = group
+                found[size] = cast("dist.ProcessGroup", group)
     return Place(rank=rank, device=device, groups=found)
 
 
@@ -67,7 +67,9 @@ def action_of(case: Case, place: Place) -> Action:
 def _exchange(case: Case, place: Place) -> Callable[[], None]:
     group, size = place.groups[case.ranks], max(case.amount // 4, case.ranks)
     whole = torch.zeros(size, device=place.device)
-    other = torch.zeros(size if case.operation in {"all_to_all", "send_recv"} else size // case.ranks, device=place.device)
+    other = torch.zeros(
+        size if case.operation in {"all_to_all", "send_recv"} else size // case.ranks, device=place.device
+    )
     if case.operation == "send_recv":
         return _ring(whole, other, group, case.ranks)
     runs: Mapping[str, Callable[[], object]] = {
@@ -145,14 +147,12 @@ def _paired(case: Case, place: Place) -> Action:
     def on_cpu() -> tuple[float, ...]:
         ended: list[float] = []
         started = time.perf_counter()
-        if mode != "computation":
-            work = dist.all_reduce(message, group=group, async_op=True)
-            assert work is not None
-            done = work.get_future().then(lambda _: ended.append(time.perf_counter()))
+        work = None if mode == "computation" else dist.all_reduce(message, group=group, async_op=True)
+        done = None if work is None else work.get_future().then(lambda _: ended.append(time.perf_counter()))
         if mode != "communication":
             multiply()
         computed = time.perf_counter()
-        if mode != "computation":
+        if work is not None and done is not None:
             work.wait()
             done.wait()
         spent = [*(item - started for item in ended), *([] if mode == "communication" else [computed - started])]

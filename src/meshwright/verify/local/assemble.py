@@ -1,10 +1,10 @@
-"""Measured rounds go in; the calibration of the machine comes out: every line fitted, and what steps wait beyond them."""
+"""Measured rounds go in; the calibration of the machine comes out: every line, and what steps wait beyond them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from meshwright.base.units import Seconds
@@ -23,15 +23,24 @@ if TYPE_CHECKING:
 
 RINGS: Final = {"cpu": 2, "cuda": 1}
 """Of a reduce_scatter: gloo executes it as an all_reduce, which is two; nccl as one."""
+_LEAST_FACTOR: Final = 0.01
+"""Of exchanges in a step that is over before its other parts are: noise, and no rate may be zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """memory: of a process.   platform: what it is, without its name."""
+
+    memory: Bytes
+    platform: str
 
 
 def assembled(
     options: LocalOptions,
+    machine: Machine,
     cases: Sequence[Case],
     runs: Sequence[RealRun],
     rounds: Rounds,
-    memory: Bytes,
-    platform: str,
 ) -> LocalCalibration:
     """All lines. runs: of the probe over all processes; rounds: of all cases, then of these runs."""
     lines: defaultdict[str, list[Sample]] = defaultdict(list)
@@ -41,10 +50,10 @@ def assembled(
     rings = RINGS[options.devices]
     works = ("matmul", "attention", "copy", "update")
     found = LocalCalibration(
-        platform=platform,
+        platform=machine.platform,
         devices=options.devices,
         processes=options.nproc,
-        memory=memory,
+        memory=machine.memory,
         protocol=(
             f"{options.repeats} rounds in one random order of all measurements (seed {options.seed}), a barrier before "
             "each; all processes at once; of each round its slowest process, then medians and quartiles"
@@ -82,7 +91,7 @@ def _waiting(found: LocalCalibration, runs: Sequence[RealRun], rounds: Rounds) -
                 high=Seconds(told.high),
                 count=told.count,
                 predicted=Seconds(step.median_s),
-                factor=max(0.0, 1 + (told.median - step.median_s) / exchanges),
+                factor=max(_LEAST_FACTOR, 1 + (told.median - step.median_s) / exchanges),
             )
         )
     if not rows:

@@ -1,8 +1,8 @@
 """What was measured, fitted: lines of exchanges and of rates, what a step costs beside them, and pairs that overlap.
 
 A line is a start-up time and a rate. Its spread is that of every single measurement over the line: `low` and `high` are
-the quartiles of measured over fitted, so that they hold both the noise and what the line leaves out. Lists are named as the tables of the
-calibration file are.
+the quartiles of measured over fitted, so that they hold both the noise and what the line leaves out. Lists are named as
+the tables of the calibration file are.
 """
 
 from __future__ import annotations
@@ -128,9 +128,10 @@ AT_ONCE = Waiting(factor=1.0, low=1.0, high=1.0, row=())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalCalibration:
-    """One machine. memory: of a process.   reduce_scatter_rings: 2 where the backend executes it as an all_reduce, or 1.
+    """One machine. memory: of a process.
 
-    protocol: in what order, how often, and what is taken of the rounds.
+    protocol: in what order, how often, and what is taken of the rounds.   reduce_scatter_rings: 2 where the backend
+    executes it as an all_reduce, else 1.
     """
 
     platform: str

@@ -45,8 +45,8 @@ _PRODUCTS: Final[Mapping[Devices, Mapping[Depth, tuple[tuple[int, int, int], ...
     },
 }
 _ATTENTION: Final = ((1, 8, 64, 16), (1, 8, 128, 64), (1, 8, 512, 64))
-PROBE_LAYERS: Final = (1, 4)
-PROBE_MICRO_BATCHES: Final = (1, 4)
+PROBED: Final[Mapping[Depth, tuple[int, ...]]] = {"full": (1, 4), "quick": (1, 3)}
+"""Layers, and as many micro-batches, of probes."""
 PROBE_SEQUENCE: Final = 8
 MOST_PROCESSES: Final = 64
 
@@ -116,7 +116,7 @@ def cases_of(options: LocalOptions) -> tuple[Case, ...]:
         *_products(options),
         *_memory(options),
         *_pairs(options),
-        *_probes(),
+        *_probes(options),
     )
 
 
@@ -162,10 +162,10 @@ def _pairs(options: LocalOptions) -> list[Case]:
     ]
 
 
-def _probes() -> list[Case]:
+def _probes(options: LocalOptions) -> list[Case]:
     return [
         Case(operation="step", format=kind, shape=(layers, micro_batches))
         for kind in KINDS
-        for layers in PROBE_LAYERS
-        for micro_batches in PROBE_MICRO_BATCHES
+        for layers in PROBED[options.depth]
+        for micro_batches in PROBED[options.depth]
     ]

@@ -1,7 +1,7 @@
 """A calibration goes in; the text of a system file and of a calibration file come out; and back.
 
-The two are never mixed: a plan reads the system file, whose rates are those of a process while all work; the calibration
-holds every measured size, the spreads, and what a step costs beside its products. Numbers have six digits.
+The two are never mixed: a plan reads the system file, whose rates are those of a process while all work; the
+calibration holds every measured size, the spreads, and what a step costs beside its products. Numbers have six digits.
 """
 
 from __future__ import annotations
@@ -35,14 +35,19 @@ def system_text(found: LocalCalibration, date: str) -> str:
     products = [line for line in found.rate if line.operation == "matmul"]
 
     def fact(value: float, unit: str, note: str, *words: str) -> str:
-        told = ['basis = "calibrated"', 'scope = "process"', f'source = "{_SOURCE}"', f"platform = {_text(found.platform)}"]
+        told = [
+            'basis = "calibrated"',
+            'scope = "process"',
+            f'source = "{_SOURCE}"',
+            f"platform = {_text(found.platform)}",
+        ]
         parts = [f'value = "{value:.6g} {unit}"', *words, *told, f"date = {_text(date)}", f"note = {_text(note)}"]
         return "{ " + ", ".join(parts) + " }"
 
     alpha, bandwidth = median(line.alpha for line in wide), median(line.bandwidth for line in wide)
     dense, one_way = 'density = "dense"', 'direction = "one way"'
     lines = [
-        "# Fitted medians of this machine, while all its processes work; spreads and sizes are in the calibration file.",
+        "# Fitted medians of this machine while all its processes work; spreads and sizes are in the calibration file.",
         f"name = {_text(f'{found.processes} local processes on {found.devices}')}",
         "nodes = 1",
         f"devices_per_node = {found.processes}",

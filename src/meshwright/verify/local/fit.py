@@ -1,7 +1,7 @@
 """Measured rounds go in; lines, overheads and pairs come out, by least squares with relative weights.
 
-Of every measurement the median of its rounds is fitted, and its squared relative error counts: a size of 1 KiB weighs as
-much as one of 64 MiB. No coefficient is below zero.
+Of every measurement the median of its rounds is fitted, and its squared relative error counts: a size of 1 KiB weighs
+as much as one of 64 MiB. No coefficient is below zero.
 """
 
 from __future__ import annotations
@@ -167,9 +167,7 @@ def _medians(samples: Sequence[Sample]) -> tuple[Floats, Floats]:
 
 def _around(samples: Sequence[Sample], fitted: Floats) -> tuple[float, float, int]:
     """Quartiles of measured over fitted, and of how many."""
-    ratios = [
-        item[0] / each for (_, rounds), each in zip(samples, fitted.tolist(), strict=True) for item in rounds
-    ]
+    ratios = [item[0] / each for (_, rounds), each in zip(samples, fitted.tolist(), strict=True) for item in rounds]
     found = spread_of(ratios)
     return found.low, found.high, found.count
 
@@ -178,6 +176,8 @@ def _rows(samples: Sequence[Sample]) -> tuple[Row, ...]:
     found: list[Row] = []
     for case, rounds in samples:
         told = spread_of([item[0] for item in rounds])
-        times = {name: Seconds(value) for name, value in (("time", told.median), ("low", told.low), ("high", told.high))}
+        times = {
+            name: Seconds(value) for name, value in (("time", told.median), ("low", told.low), ("high", told.high))
+        }
         found.append(Row(amount=float(case.amount), **times, count=told.count))
     return tuple(found)

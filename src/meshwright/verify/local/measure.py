@@ -44,7 +44,7 @@ def measured(
 
 
 def _on_rank(rank: int, options: LocalOptions, cases: Sequence[Case], runs: Sequence[RealRun]) -> Rounds:
-    device = torch.device(options.devices, rank if options.devices == "cuda" else None)
+    device = torch.device(f"cuda:{rank}" if options.devices == "cuda" else "cpu")
     place = place_of(rank, options.nproc, options.sizes, device)
     actions = [_action(case, place, options.nproc) for case in cases] + [run_of(run, place) for run in runs]
     for action in actions:

@@ -1,8 +1,8 @@
 """A small decoder goes in; real steps of one rank's trainer come out, which cost next to nothing but their launches.
 
-Every rank trains a model of its own. Behind FSDP2 it is wrapped over a mesh of one rank, with products in another format
-than what the optimizer updates (torch's wrapper needs one of the two reasons): hooks, copies and shards are those of a
-real run, and its exchanges have nobody to wait for.
+Every rank trains a model of its own. Behind FSDP2 it is wrapped over a mesh of one rank, with products in another
+format than what the optimizer updates (wrapping needs one of two reasons): hooks, copies and shards are those of a real
+run, and its exchanges have nobody to wait for.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def on_ranks(count: int, devices: Devices, body: Callable[[int], T], timeout_s: 
     context = get_context("fork")
     with TemporaryDirectory() as folder:
         store = str(Path(folder) / "store")
-        ends: list[Connection] = []
+        ends: list[Any] = []
         started: list[ForkProcess] = []
         try:
             for rank in range(count):
@@ -76,7 +76,7 @@ def _rank(  # noqa: PLR0917 - what a process is started with
             torch.cuda.set_device(rank)
         dist.init_process_group(
             _BACKENDS[devices],
-            store=dist.FileStore(store, count),
+            store=dist.FileStore(store, count),  # pyright: ignore[reportPrivateImportUsage] - torch documents it there
             rank=rank,
             world_size=count,
             timeout=timedelta(seconds=timeout_s),
@@ -86,7 +86,7 @@ def _rank(  # noqa: PLR0917 - what a process is started with
         told.send((False, f"{type(problem).__name__}: {problem}\n{traceback.format_exc()}"))
 
 
-def _gathered(ends: list[Connection], timeout_s: float) -> list[Any]:
+def _gathered(ends: list[Any], timeout_s: float) -> list[Any]:
     found: dict[int, Any] = {}
     until = time.monotonic() + timeout_s
     while len(found) < len(ends):

@@ -8,7 +8,7 @@ from meshwright.layout.layout import Layout
 from meshwright.model.arithmetic import arithmetic_of
 from meshwright.model.reader import read_config
 from meshwright.runtime.loop.trainer import Batch
-from meshwright.verify.local.cases import PROBE_LAYERS, PROBE_MICRO_BATCHES, PROBE_SEQUENCE
+from meshwright.verify.local.cases import PROBE_SEQUENCE
 from meshwright.verify.local.probes import CONFIG
 from meshwright.verify.local.runs import RealRun
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PAIR: Final = 2
+_LAYERS: Final = 4
+_MICRO_BATCHES: Final = 4
 
 
 def probe_runs(processes: int, groups: Sequence[int]) -> tuple[RealRun, ...]:
@@ -28,18 +30,18 @@ def probe_runs(processes: int, groups: Sequence[int]) -> tuple[RealRun, ...]:
     ]
     if _PAIR in groups and processes == _PAIR:
         wanted += [{"tp": _PAIR}, {"pp": _PAIR}]
-    elif processes % _PAIR == 0 and {_PAIR, rest} <= set(groups) and rest <= PROBE_LAYERS[-1]:
+    elif processes % _PAIR == 0 and {_PAIR, rest} <= set(groups) and rest <= _LAYERS:
         wanted += [{"tp": _PAIR, "pp": rest}, {"tp": _PAIR, "dp_shard": rest, "zero": 3}]
     return tuple(_run(fields) for fields in wanted if max(fields.values()) in {*groups, 3})
 
 
 def _run(fields: dict[str, Any]) -> RealRun:
-    config = {**CONFIG, "num_hidden_layers": PROBE_LAYERS[-1]}
+    config = {**CONFIG, "num_hidden_layers": _LAYERS}
     layout = Layout(attention="data_parallel", **fields)
     copies = layout.dp_replicate * layout.dp_shard
     return RealRun(
         model=read_config(config, "probe"),
         arithmetic=arithmetic_of(config),
         layout=layout,
-        batch=Batch(global_batch=copies * PROBE_MICRO_BATCHES[-1], sequence=PROBE_SEQUENCE),
+        batch=Batch(global_batch=copies * _MICRO_BATCHES, sequence=PROBE_SEQUENCE),
     )
