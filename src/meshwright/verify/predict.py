@@ -50,6 +50,9 @@ _LOSS_NUMBERS: Final = (1, 2)
 """Numbers a row in the exchanges of a vocabulary-parallel loss: the maximum; the sum and the logit of the label."""
 _SCALAR_BYTES: Final = 8
 _SCALES: Final = ("low", "median", "high")
+_SECANTS: Final = 3
+_LEAST_FACTOR: Final = 0.01
+"""Of exchanges in a step that is over before its other parts are: noise, and no rate may be zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +85,30 @@ def predicted(found: LocalCalibration, run: RealRun) -> Predicted:
     Raises RUN035 for a layout of another number of processes, RUN036 for a group that was not measured.
     """
     check_layout(run.layout, found.processes, tuple({item.ranks for item in found.exchange}))
-    low, median, high = (_step(found, run, scale) for scale in _SCALES)
-    return Predicted(low_s=low.total, median_s=median.total, high_s=high.total, **median.parts)
+    steps = {scale: _step(found, run, scale) for scale in _SCALES}
+    ends = {f"{scale}_s": step.total for scale, step in steps.items()}
+    return Predicted(**ends, **steps["median"].parts)
+
+
+def longer_by(found: LocalCalibration, run: RealRun, time_s: float) -> float:
+    """By which factor the exchanges of a run must be longer than by themselves to fill a step of `time_s`.
+
+    The step grows with the factor, in a line but where another exchange or stage becomes the slowest: a few secants.
+    """
+
+    def off(factor: float) -> float:
+        waiting = replace(found.waiting, factor=factor)
+        return _step(replace(found, waiting=waiting), run, "median").total - time_s
+
+    before, factor = 1.0, 2.0
+    missing, still = off(before), off(factor)
+    for _ in range(_SECANTS):
+        if still == missing:
+            break
+        step = still * (factor - before) / (still - missing)
+        before, missing, factor = factor, still, max(_LEAST_FACTOR, factor - step)
+        still = off(factor)
+    return factor
 
 
 def check_layout(layout: Layout, processes: int, groups: tuple[int, ...]) -> None:
@@ -187,20 +212,30 @@ def _parts(  # noqa: PLR0917 - the nouns
     layout = run.layout
     shards, copies = layout.dp_shard * layout.cp, layout.dp_replicate
 
-    def on(operation: str, ranks: int, unit: str = "matmul") -> TrainingParts:
+    def anew(operation: str, ranks: int, unit: str = "matmul") -> TrainingParts:
         system = system_of(found, _line(found, operation, ranks), scale, unit)
         return training_parts(run.model, system, job, layouts, options.assumptions)
 
-    base = on("all_reduce", layout.tp)
-    scored = on("all_reduce", layout.tp, "attention").work.attention_s - base.work.attention_s
+    base = anew("all_reduce", layout.tp)
+
+    def on(operation: str, ranks: int) -> TrainingParts:
+        """A group of one exchanges nothing on any link."""
+        same = ranks == 1 or (operation, ranks) == ("all_reduce", layout.tp)
+        return base if same else anew(operation, ranks)
+
+    scored = anew("all_reduce", layout.tp, "attention").work.attention_s - base.work.attention_s
     work = replace(
         base.work,
         forward_s=base.work.forward_s + scored,
         input_s=base.work.input_s + 2 * scored,
         attention_s=base.work.attention_s + scored,
     )
-    gathers, reduces, spreads = (on("all_gather", shards), on("reduce_scatter", shards), on("all_reduce", copies))
-    summed = on("all_reduce", shards)
+    gathers, reduces, spreads = (
+        on("all_gather", shards),
+        on("reduce_scatter", shards if layout.zero else 1),
+        on("all_reduce", copies),
+    )
+    summed = on("all_reduce", 1 if layout.zero else shards)
     rings = found.reduce_scatter_rings
     moved = replace(
         base.moved,

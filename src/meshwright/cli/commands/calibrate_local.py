@@ -29,6 +29,7 @@ _SUFFIX: Final = ".toml"
 @click.option("--devices", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--groups", default=None, metavar="N,...", help="Ranks that exchange [2 and --nproc].")
 @click.option("--quick", is_flag=True, help="Three sizes to 1 MiB and three rounds, in place of 64 MiB and five.")
+@click.option("--timeout", default="30min", show_default=True, help="After which processes that hang are ended.")
 @click.option("--check", "layouts", multiple=True, metavar="k=v,...", help="A layout to run and predict; repeatable.")
 @click.option("--model", default="tiny-qwen3", show_default=True, help="Of --check, in float32.")
 @click.option("--sequence", default="64", show_default=True, help="Of --check: tokens of one sequence.")
@@ -49,7 +50,13 @@ def command(output: Output, quick: bool, layouts: tuple[str, ...], day: str | No
 
     stated = _day(day)
     groups = [] if given["groups"] is None else [part.strip() for part in given["groups"].split(",")]
-    fields = {"nproc": given["nproc"], "devices": given["devices"], "groups": groups, "seed": output.seed}
+    fields = {
+        "nproc": given["nproc"],
+        "devices": given["devices"],
+        "groups": groups,
+        "seed": output.seed,
+        "timeout": given["timeout"],
+    }
     options = build(LocalOptions, {**fields, "depth": "quick" if quick else "full"}, "calibrate local")
     runs = [_run(text, given["model"], given["sequence"], given["global_batch"]) for text in layouts]
     result, found = calibrate_local(options, runs)

@@ -12,7 +12,7 @@ from meshwright.verify.local.calibration import AT_ONCE, LocalCalibration, Waiti
 from meshwright.verify.local.cases import COLLECTIVES
 from meshwright.verify.local.fit import exchange_line, overhead, pair, rate_line
 from meshwright.verify.local.spread import spread_of
-from meshwright.verify.predict import predicted
+from meshwright.verify.predict import longer_by, predicted
 
 if TYPE_CHECKING:
     from meshwright.base.units import Bytes
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 RINGS: Final = {"cpu": 2, "cuda": 1}
 """Of a reduce_scatter: gloo executes it as an all_reduce, which is two; nccl as one."""
-_LEAST_FACTOR: Final = 0.01
-"""Of exchanges in a step that is over before its other parts are: noise, and no rate may be zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +80,6 @@ def _waiting(found: LocalCalibration, runs: Sequence[RealRun], rounds: Rounds) -
     rows: list[WaitingRow] = []
     for run, measured in zip(runs, rounds, strict=True):
         told, step = spread_of([item[0] for item in measured]), predicted(found, run)
-        exchanges = step.exchange_s + step.small_s
         rows.append(
             WaitingRow(
                 layout=run.layout.id,
@@ -91,7 +88,7 @@ def _waiting(found: LocalCalibration, runs: Sequence[RealRun], rounds: Rounds) -
                 high=Seconds(told.high),
                 count=told.count,
                 predicted=Seconds(step.median_s),
-                factor=max(_LEAST_FACTOR, 1 + (told.median - step.median_s) / exchanges),
+                factor=longer_by(found, run, told.median),
             )
         )
     if not rows:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from meshwright.base.errors import RunError
+from meshwright.base.units import Seconds
 from meshwright.cost.roofline import matmul_flops
 from meshwright.workload.attention import score_flops
 from meshwright.workload.batches import prefill
@@ -49,6 +50,7 @@ PROBED: Final[Mapping[Depth, tuple[int, ...]]] = {"full": (1, 4), "quick": (1, 3
 """Layers, and as many micro-batches, of probes."""
 PROBE_SEQUENCE: Final = 8
 MOST_PROCESSES: Final = 64
+TIMEOUT: Final = Seconds(1800.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class LocalOptions:
     """nproc: processes, each with a device of its own on cuda.   groups: ranks that exchange; empty for 2 and nproc.
 
     depth: `full`, sizes from 1 KiB to 64 MiB, medians of five; `quick`, three sizes to 1 MiB, medians of three.
-    seed: of the order of the measurements.
+    seed: of the order of the measurements.   timeout: after which a process that is not done is ended, with the rest.
     """
 
     nproc: int = 4
@@ -64,6 +66,7 @@ class LocalOptions:
     groups: tuple[int, ...] = ()
     depth: Depth = "full"
     seed: int = 0
+    timeout: Seconds = TIMEOUT
 
     @property
     def repeats(self) -> int:

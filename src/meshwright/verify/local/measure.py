@@ -24,19 +24,16 @@ if TYPE_CHECKING:
 
 Rounds: TypeAlias = list[list[tuple[float, ...]]]
 """By case, by round, the seconds that it measured."""
-TIMEOUT_S = 1800.0
 
 
-def measured(
-    options: LocalOptions, cases: Sequence[Case], runs: Sequence[RealRun] = (), timeout_s: float = TIMEOUT_S
-) -> Rounds:
+def measured(options: LocalOptions, cases: Sequence[Case], runs: Sequence[RealRun] = ()) -> Rounds:
     """Of every case, then of every real run. Raises RUN030, RUN032 and RUN033."""
     check_devices(options.nproc, options.devices)
 
     def body(rank: int) -> Rounds:
         return _on_rank(rank, options, cases, runs)
 
-    ranks = on_ranks(options.nproc, options.devices, body, timeout_s)
+    ranks = on_ranks(options.nproc, options.devices, body, options.timeout)
     return [
         [tuple(max(parts) for parts in zip(*same, strict=True)) for same in zip(*case, strict=True)]
         for case in zip(*ranks, strict=True)
