@@ -9,8 +9,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-
 from meshwright.base.errors import RunError
 from meshwright.base.units import Bytes
 from meshwright.job.recipe import read_recipe

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 
 if TYPE_CHECKING:
     from meshwright.verify.local.cases import Case
@@ -24,11 +25,12 @@ _PAIRED: Final = {"cpu": (512, 4), "cuda": (8192, 8)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a rank measures. groups: by size, its neighbours of that number."""
+    """Where a rank measures. groups: by size, its neighbours of that number.   alone: an axis `dp_shard` of itself."""
 
     rank: int
     device: torch.device
     groups: Mapping[int, dist.ProcessGroup]
+    alone: DeviceMesh
 
     def settle(self) -> None:
         """Wait for what the device still does."""
@@ -44,7 +46,9 @@ def place_of(rank: int, world_size: int, sizes: tuple[int, ...], device: torch.d
             group = dist.new_group(list(range(first, first + size)))
             if first <= rank < first + size:
                 found[size] = cast("dist.ProcessGroup", group)
-    return Place(rank=rank, device=device, groups=found)
+    each = torch.arange(world_size).reshape(world_size, 1)
+    alone = DeviceMesh(device.type, each, mesh_dim_names=("others", "dp_shard"))
+    return Place(rank=rank, device=device, groups=found, alone=alone)
 
 
 def action_of(case: Case, place: Place) -> Action:

@@ -43,7 +43,7 @@ def measured(options: LocalOptions, cases: Sequence[Case], runs: Sequence[RealRu
 def _on_rank(rank: int, options: LocalOptions, cases: Sequence[Case], runs: Sequence[RealRun]) -> Rounds:
     device = torch.device(f"cuda:{rank}" if options.devices == "cuda" else "cpu")
     place = place_of(rank, options.nproc, options.sizes, device)
-    actions = [_action(case, place, options.nproc) for case in cases] + [run_of(run, place) for run in runs]
+    actions = [_action(case, place) for case in cases] + [run_of(run, place) for run in runs]
     for action in actions:
         action()
     order = [number for number in range(len(actions)) for _ in range(options.repeats)]
@@ -56,5 +56,5 @@ def _on_rank(rank: int, options: LocalOptions, cases: Sequence[Case], runs: Sequ
     return found
 
 
-def _action(case: Case, place: Place, ranks: int) -> Action:
-    return probe_of(case, place, ranks) if case.operation == "step" else action_of(case, place)
+def _action(case: Case, place: Place) -> Action:
+    return probe_of(case, place) if case.operation == "step" else action_of(case, place)

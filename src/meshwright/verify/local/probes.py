@@ -11,7 +11,6 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.distributed.device_mesh import DeviceMesh
 
 from meshwright.layout.layout import Layout
 from meshwright.model.arithmetic import arithmetic_of
@@ -47,7 +46,7 @@ CONFIG: Final[dict[str, Any]] = {
 """So small that its products and its memory traffic are below a thousandth of its step."""
 
 
-def probe_of(case: Case, place: Place, ranks: int) -> Action:
+def probe_of(case: Case, place: Place) -> Action:
     """A step of a probe. case.format: how it keeps its parameters; case.shape: its layers, and its micro-batches."""
     layers, micro_batches = case.shape
     config = {**CONFIG, "num_hidden_layers": layers}
@@ -58,7 +57,7 @@ def probe_of(case: Case, place: Place, ranks: int) -> Action:
     trainer = trainer_of(
         model,
         arithmetic_of(config),
-        _wrapped_world(case.format, place, ranks) if wrapped else join(Layout(), 0, place.device),
+        _wrapped_world(case.format, place) if wrapped else join(Layout(), 0, place.device),
         checked_shape("one_f_one_b", shape).slots(shape),
         batch,
         Recipe(precision=_precision(torch.float64 if wrapped else torch.float32)),
@@ -87,10 +86,8 @@ def _precision(kept: torch.dtype) -> Precision:
     return Precision(compute=torch.float32, kept=kept, reduced=torch.float32)
 
 
-def _wrapped_world(kind: str, place: Place, ranks: int) -> World:
+def _wrapped_world(kind: str, place: Place) -> World:
     """One rank by itself, with a mesh that FSDP2 can stand on."""
     layout = Layout(zero=int(kind.removeprefix("zero=")))
-    rows = torch.arange(ranks).reshape(ranks, 1)
-    mesh = DeviceMesh(place.device.type, rows, mesh_dim_names=("others", "dp_shard"))
     alone = join(Layout(), 0, place.device)
-    return World(layout=layout, rank=0, place=alone.place, mesh=mesh, all_copies=None, device=place.device)
+    return World(layout=layout, rank=0, place=alone.place, mesh=place.alone, all_copies=None, device=place.device)

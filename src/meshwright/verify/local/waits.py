@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PAIR: Final = 2
 _LAYERS: Final = 4
-_MICRO_BATCHES: Final = 4
+_MICRO_BATCHES: Final = 2
 
 
 def probe_runs(processes: int, groups: Sequence[int]) -> tuple[RealRun, ...]:
