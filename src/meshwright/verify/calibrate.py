@@ -223,11 +223,12 @@ def _verdict(found: LocalCalibration, checks: tuple[CheckRow, ...]) -> Verdict:
         f"{show_rate(sums.bandwidth)}, {product.rate / 1e9:.3g} GFLOP/s in {product.format}"
     )
     wrong = [item for item in checks if not item.inside]
+    if checks:
+        text += f"; {len(checks) - len(wrong)} of {len(checks)} real steps are inside their intervals"
     for item in wrong or checks[:1]:
-        place = "outside" if wrong else "inside"
         text += (
-            f"; {item.id} takes {show_seconds(item.time_s)} a step, {place} {show_seconds(item.predicted_low_s)} to "
-            f"{show_seconds(item.predicted_high_s)}"
+            f"; {item.id} takes {show_seconds(item.time_s)} a step, {show_seconds(item.predicted_low_s)} to "
+            f"{show_seconds(item.predicted_high_s)} predicted"
         )
     return Verdict(answer="no" if wrong else "yes", text=text)
 
