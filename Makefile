@@ -7,10 +7,10 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint campaign bench golden
+.PHONY: help demo test lint campaign campaign-parity bench golden
 
 help:  ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-9s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-15s %s\n", $$1, $$2 }'
 
 demo: $(VENV)/.base  ## install without extras and answer one question
 	.venv/bin/meshwright plan serve Qwen/Qwen3-32B --on hgx-h100 --sessions 4 --context 131064 --new-tokens 8 --deadline 130ms --on-time 75% --discipline fifo --all-reduce ring
@@ -29,6 +29,9 @@ campaign: $(VENV)/.test  ## long randomised tests, and docs/campaign.md
 	$(BIN)/pytest -n $(WORKERS) -m campaign --hypothesis-profile=campaign
 	$(BIN)/python -m tests.campaign
 
+campaign-parity: $(VENV)/.test  ## the part of it that runs every kind of layout on real processes
+	$(BIN)/python -m tests.campaign parity
+
 bench: $(VENV)/.test  ## speed budgets, as ratios within one run
 	$(BIN)/python -m benchmarks
 
@@ -36,7 +39,7 @@ golden: $(VENV)/.test  ## the golden values, and how far each one is from its ex
 	$(BIN)/python -m tests.golden.report
 
 # The workers already fill the cores: numpy and torch inside them take one thread each.
-test campaign: export OMP_NUM_THREADS = 1
+test campaign campaign-parity: export OMP_NUM_THREADS = 1
 
 # Stamps: an install is repeated only when pyproject.toml or constraints.txt changed.
 $(VENV)/pyvenv.cfg:

@@ -59,6 +59,11 @@ PARTS = {
         marks="campaign",
         what="every input of a training plan changed in its expressions, and planned anew",
     ),
+    "parity": Part(
+        folder="tests/runtime/test_parity.py",
+        marks="campaign",
+        what="layouts of up to 8 real ranks beside one process in float64: every pair of values of the grid, twice",
+    ),
     "oracle": Part(folder="tests/oracle", marks="campaign", what="random configs, counted here and by transformers"),
     "activations": Part(
         folder="tests/oracle/test_saved_activations.py",

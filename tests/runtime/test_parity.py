@@ -5,13 +5,26 @@ from __future__ import annotations
 from itertools import groupby
 from math import isfinite
 
+import numpy as np
 import pytest
+import torch
 
 from meshwright.layout.layout import Layout
+from meshwright.runtime.loop.trainer import Recipe
 from meshwright.verify.parity_grid import Choice, axes_of, covering, values_of
 from meshwright.workload.recomputing import RECOMPUTE
 from meshwright.workload.slots import SCHEDULES
-from tests.runtime.cases import TOLERANCE, case_of, choices, parity_of
+from tests.runtime.cases import (
+    HALF,
+    MULTIPLE,
+    SINGLE,
+    TOLERANCE,
+    bf16_parity_of,
+    block_of,
+    case_of,
+    choices,
+    parity_of,
+)
 from tests.runtime.ranks import run_ranks
 
 AT_ONCE = 8
@@ -71,3 +84,50 @@ def test_every_pair_of_values_trains_as_one_process_does(seed, tmp_path, record_
 def test_tp_beyond_the_kv_heads_repeats_them(tmp_path, record_property):
     layouts = [Layout(tp=8, sp=sp, schedule="one_f_one_b", attention="data_parallel") for sp in (False, True)]
     check(8, [Choice(model="tiny-llama", layout=item) for item in layouts], tmp_path, record_property)
+
+
+HALVES = [
+    {"tp": 2, "sp": True},
+    {"dp_shard": 2, "zero": 3},
+    {"pp": 2, "schedule": "zero_bubble_h1", "dp_shard": 2, "zero": 1},
+    {"pp": 2, "tp": 2, "schedule": "dualpipe_v", "recompute": "full"},
+]
+
+
+@pytest.mark.parametrize("fields", HALVES)
+def test_in_bf16_a_layout_is_as_far_from_float64_as_one_process(fields):
+    layout = Layout(**{"schedule": "one_f_one_b", "attention": "data_parallel", **fields})
+    case = case_of(Choice(model="tiny-qwen3", layout=layout), Recipe(precision=HALF))
+    for (found,) in run_ranks(layout.world_size, bf16_parity_of, [case]):
+        assert found.name is None, found
+        assert found.worst <= MULTIPLE, found
+
+
+def both_ways(tp):
+    """Rows behind a block, of every rank, without and with sequence parallelism."""
+    tokens = torch.randint(512, (2, 16), generator=torch.Generator().manual_seed(4))
+    return [
+        np.stack(
+            run_ranks(
+                tp, block_of, (case_of(Choice(model="tiny-qwen3", layout=layout), Recipe(precision=SINGLE)), tokens)
+            )
+        )
+        for layout in (Layout(tp=tp, sp=sp, schedule="one_f_one_b", attention="data_parallel") for sp in (False, True))
+    ]
+
+
+def test_of_two_ranks_a_block_under_sequence_parallelism_is_the_same_to_the_bit():
+    plain, cut = both_ways(2)
+    assert np.array_equal(plain, cut)
+
+
+def test_of_four_ranks_it_differs_by_the_order_of_sums():
+    """gloo's ring adds an element in an order that follows from its place, and scattering moves places: 4 terms.
+
+    In units in the last place of the largest value of a row: an order of four terms moves a sum by at most three
+    roundings, and two sums and a norm lie between the rows compared.
+    """
+    plain, cut = both_ways(4)
+    ulp = np.spacing(np.abs(plain).max(-1, keepdims=True))
+    assert not np.array_equal(plain, cut)
+    assert (np.abs(plain - cut) / ulp).max() <= 4

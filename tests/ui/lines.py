@@ -75,6 +75,7 @@ _CARDS = (
     *("--layout", "zero=3,micro_batch=1,tp=1,cp=1,pp=1,dp_replicate=1"),
 )
 _MIXTURE = (*_TRAIN[:2], "Qwen/Qwen3-235B-A22B", *_TRAIN[3:])
+_RUN = ("run", "train", "--model", "tiny-qwen3", "--steps", "2", "--global-batch", "2", "--sequence", "8")
 LINES: dict[str, tuple[str | Saved, ...]] = {
     "inspect": ("inspect", "Qwen/Qwen3-32B"),
     "inspect, training": ("inspect", "Qwen/Qwen3-30B-A3B", "--sequence", "8K"),
@@ -122,6 +123,8 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "interval, no": (*_OFTEN, "--size", "112GB", "--job-mtbf", "30s", "--intervals", "16s,60s", "--runs", "0"),
     "explain, interval": ("explain", Saved("interval, model"), "intervals[id=best].retry_overhead_fraction"),
     "calibrate": ("calibrate", "local", "--quick", "--nproc", "2"),  # measured once, see conftest
+    "run": (*_RUN, "--layout", "tp=2", "--peak-flops", "1e12"),
+    "run, no": (*_RUN, "--lr", "1e30", "--clip", "1e30", "--steps", "3"),
     "list models": ("list", "models"),
     "list systems": ("list", "systems"),
     "list accelerators": ("list", "accelerators"),

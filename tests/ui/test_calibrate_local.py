@@ -74,5 +74,5 @@ def test_what_cannot_be_measured_is_refused_before_anything_runs(code, words):
 def test_without_torch_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(calibrate_local, "find_spec", lambda name: None)
     found = meshwright("calibrate", "local")
-    assert found.err.startswith("error[RUN034]: ")
+    assert found.err.startswith("error[RUN001]: ")
     assert "meshwright[torch]" in found.err

@@ -65,6 +65,7 @@ _LINES = {
     "interval": (
         *("checkpoint", "interval", "--size", "112GB", "--write", "7GB/s", "--job-mtbf", "7.9h", "--restart", "120s"),
     ),
+    "run": (*("run", "train", "--model", "tiny-qwen3", "--steps", "2", "--global-batch", "2", "--sequence", "8"),),
     "list models": ("list", "models"),
     "list systems": ("list", "systems"),
     "list accelerators": ("list", "accelerators"),
@@ -243,6 +244,8 @@ def test_the_next_command_of_ones_own_config_names_its_path(tmp_path):
         " checkpoint timeline",
         " calibrate",
         " calibrate local",
+        " run",
+        " run train",
         " explain",
         " compare",
         " list",
@@ -261,7 +264,20 @@ def test_help_of_every_verb(verb, word):
 
 def test_help_lists_every_verb_and_an_example_on_a_line_of_its_own():
     out = run("--help").out
-    verbs = ["inspect", "fit", "plan", "schedule", "checkpoint", "calibrate", "explain", "compare", "list", "study"]
+    verbs = [
+        "inspect",
+        "fit",
+        "plan",
+        "schedule",
+        "checkpoint",
+        "calibrate",
+        "run",
+        "verify",
+        "explain",
+        "compare",
+        "list",
+        "study",
+    ]
     assert re.findall(r"^  (\w+)  ", out, re.MULTILINE) == verbs
     assert "\n  meshwright inspect Qwen/Qwen3-32B\n" in out
 

@@ -30,3 +30,15 @@ def progress(output: Output, what: str) -> Generator[Told | None]:
             bar.update(task, completed=done, total=total)
 
         yield told
+
+
+@contextmanager
+def lines(output: Output, text: Callable[[object], str]) -> Generator[Callable[[object], None]]:
+    """Yields what to call with each thing that was done: a line on stderr; nothing under -q or without a terminal."""
+    shown = not output.quiet and sys.stderr.isatty()
+
+    def told(thing: object) -> None:
+        if shown:
+            print(text(thing), file=sys.stderr, flush=True)  # noqa: T201 - progress, not an answer
+
+    yield told

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _TABLES: Final = ("items", "schedules", "changes", "answer", "saves", "intervals", "rows")
 """Blocks of a verb that are its table, when they hold rows."""
+_TABLE_OF: Final = {"run train": ("steps",), "verify parity": ("layouts",)}
+"""Of verbs whose block is called as others call another."""
 
 
 def as_csv(result: Result) -> str:
@@ -40,7 +42,7 @@ def _rows(result: Result) -> Sequence[Mapping[str, Json]]:
         return _explained(result)
     if result.candidates:
         return [cells(_whole(item)) for item in cast("list[dict[str, Json]]", as_json(result)["candidates"])]
-    for name in _TABLES:
+    for name in _TABLE_OF.get(result.command, _TABLES):
         if body.get(name) == [] or records(body.get(name)):
             return [cells(item) for item in records(body[name]) or ()]
     return [{"field": path, "value": value} for path, value in leaves(body).items()]

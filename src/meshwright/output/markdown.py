@@ -29,10 +29,11 @@ from meshwright.output.columns import (
 )
 from meshwright.output.expressions import WHOLE, formulas, inputs
 from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS
+from meshwright.output.runs import PARITY_COLUMNS, STEP_COLUMNS
 from meshwright.output.training_tables import SYSTEM_COLUMNS, TRAINING_COLUMNS, calendar_rows, step_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from meshwright.base.result import Candidate, Json, Source
     from meshwright.output.columns import Column
@@ -115,25 +116,8 @@ def _body(result: Result) -> Iterator[str]:
         yield from _value("Items", plain(rows))
         named: dict[Source, None] = {source: None for item in items for source in item["sources"]}
         yield from _listed("Sources of the items", (_source(source) for source in named))
-    if result.command == "inspect":
-        yield from _titled("Parts", _drawn(PART_COLUMNS, part_rows(body)))
-        for name in ("parameters", "parameter_bytes"):
-            del body[name]
-    if result.command == "explain":
-        del body["expression"]
-        yield from _titled("Formulas", _drawn(FORMULA_COLUMNS, formulas(result, WHOLE)))
-        yield from _titled("Inputs", _drawn(INPUT_COLUMNS, inputs(result)))
-    if result.command == "schedule":
-        yield from _titled("Schedules", _drawn(WIDE_SCHEDULE_COLUMNS, body.pop("schedules")))
-        drawn = body.pop("timeline")
-        if drawn is not None:
-            title = f"Timeline of {drawn['schedule']}, {drawn['letter_s']:.6g} s a letter"
-            yield from _titled(title, ["```text", *drawn["ranks"], "```"])
-    if result.command == "checkpoint interval":
-        yield from _titled("Intervals", _drawn(INTERVAL_COLUMNS, body.pop("intervals")))
-        drawn = body.pop("simulated")
-        if drawn:
-            yield from _titled("The run, drawn", _drawn(DRAWN_COLUMNS, drawn))
+    if result.command in _DRAWN:
+        yield from _DRAWN[result.command](result, body)
     if "answer" in body and "steps" in body:
         for step in body["steps"]:
             yield from _step(step, body["answer"][step["id"]])
@@ -141,6 +125,52 @@ def _body(result: Result) -> Iterator[str]:
     for drawn in ("curves", "pareto", *(("systems",) if result.command == "plan train" else ())):
         body.pop(drawn, None)
     yield from _fields("Details", cast("dict[str, Json]", plain(body)))
+
+
+def _parts(_result: Result, body: dict[str, Any]) -> Iterator[str]:
+    yield from _titled("Parts", _drawn(PART_COLUMNS, part_rows(body)))
+    for name in ("parameters", "parameter_bytes"):
+        del body[name]
+
+
+def _formulas(result: Result, body: dict[str, Any]) -> Iterator[str]:
+    del body["expression"]
+    yield from _titled("Formulas", _drawn(FORMULA_COLUMNS, formulas(result, WHOLE)))
+    yield from _titled("Inputs", _drawn(INPUT_COLUMNS, inputs(result)))
+
+
+def _schedules(_result: Result, body: dict[str, Any]) -> Iterator[str]:
+    yield from _titled("Schedules", _drawn(WIDE_SCHEDULE_COLUMNS, body.pop("schedules")))
+    drawn = body.pop("timeline")
+    if drawn is not None:
+        title = f"Timeline of {drawn['schedule']}, {drawn['letter_s']:.6g} s a letter"
+        yield from _titled(title, ["```text", *drawn["ranks"], "```"])
+
+
+def _intervals(_result: Result, body: dict[str, Any]) -> Iterator[str]:
+    yield from _titled("Intervals", _drawn(INTERVAL_COLUMNS, body.pop("intervals")))
+    drawn = body.pop("simulated")
+    if drawn:
+        yield from _titled("The run, drawn", _drawn(DRAWN_COLUMNS, drawn))
+
+
+def _ran(_result: Result, body: dict[str, Any]) -> Iterator[str]:
+    yield from _titled("Steps", _drawn(STEP_COLUMNS, body.pop("steps")))
+
+
+def _parity(_result: Result, body: dict[str, Any]) -> Iterator[str]:
+    yield from _titled("Layouts", _drawn(PARITY_COLUMNS, body.pop("layouts")))
+
+
+_DRAWN: Final[Mapping[str, Callable[[Result, dict[str, Any]], Iterator[str]]]] = {
+    "inspect": _parts,
+    "explain": _formulas,
+    "schedule": _schedules,
+    "checkpoint interval": _intervals,
+    "run train": _ran,
+    "verify parity": _parity,
+}
+"""The tables of a command; what they hold is taken out of the body."""
 
 
 def _step(step: Mapping[str, Any], answer: Any) -> Iterator[str]:

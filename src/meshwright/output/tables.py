@@ -26,11 +26,12 @@ from meshwright.output.explanation import draw_explanation
 from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS, curve_bars, interval_totals
 from meshwright.output.local_tables import draw_local
 from meshwright.output.plan_tables import draw_columns, draw_flips, draw_plan
+from meshwright.output.runs import PARITY_COLUMNS, STEP_COLUMNS, run_totals, shown_steps
 from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
 from meshwright.output.training_tables import draw_training
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from meshwright.base.result import Candidate
 
@@ -59,36 +60,20 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).rstrip()
 
 
-def _draw(console: Console, result: Result) -> None:  # noqa: C901, PLR0912 - a branch a command
-    """The verdict, the bars and the tables of its command."""
+def _draw(console: Console, result: Result) -> None:
+    """The verdict, the bars and the tables of its command; a catalog and a study's steps by what they hold."""
     console.print(Text.assemble((result.verdict.answer, "bold"), f": {result.verdict.text}"))
     drawn = fullest(result)
     if drawn is not None:
         _bars(console, drawn)
-    if result.command == "inspect":
-        _inspect(console, result.body)
-    elif result.command == "explain":
-        draw_explanation(console, result)
-    elif result.command == "plan serve":
-        draw_plan(console, result)
-    elif result.command == "plan train":
-        draw_training(console, result)
-    elif result.command == "schedule":
-        _schedules(console, result.body)
-    elif result.command == "checkpoint interval":
-        _intervals(console, result.body)
-    elif result.command == "checkpoint timeline":
-        _saves(console, result)
-    elif result.command == "calibrate local":
-        draw_local(console, result.body)
+    if result.command in _DRAWN:
+        _DRAWN[result.command](console, result)
     elif "items" in result.body:
         _items(console, cast("list[Mapping[str, Any]]", result.body["items"]))
     elif "steps" in result.body:
         _steps(console, result.body)
     elif "answer" in result.body:
         _answer(console, result.body["answer"])
-    elif result.command == "compare":
-        _changes(console, cast("dict[str, Any]", plain_value(result.body)))
 
 
 def _bars(console: Console, candidate: Candidate) -> None:
@@ -129,8 +114,9 @@ def _bar(value: int, capacity: int) -> str:
     return "█" * filled + "·" * (_BAR - filled)
 
 
-def _intervals(console: Console, body: Mapping[str, Any]) -> None:
+def _intervals(console: Console, result: Result) -> None:
     """The curve as bars, every interval with its parts, and the runs drawn at each."""
+    body = result.body
     for line in curve_bars(body):
         console.print(line)
     console.print()
@@ -156,7 +142,26 @@ def _saves(console: Console, result: Result) -> None:
     draw_flips(console, result)
 
 
-def _inspect(console: Console, body: Mapping[str, Any]) -> None:
+def _ran(console: Console, result: Result) -> None:
+    """The steps of a run, and what it ran on."""
+    body = result.body
+    rows, more = shown_steps(body)
+    console.print()
+    draw_columns(console, STEP_COLUMNS, rows)
+    if more:
+        console.print(f"{more} more steps between: --format json lists them all")
+    for line in run_totals(body):
+        console.print(line)
+
+
+def _parity(console: Console, result: Result) -> None:
+    """How far each layout lies from one process."""
+    console.print()
+    draw_columns(console, PARITY_COLUMNS, result.body["layouts"])
+
+
+def _inspect(console: Console, result: Result) -> None:
+    body = result.body
     console.print()
     draw_columns(console, PART_COLUMNS, part_rows(body))
     formats = ", ".join(f"{name} {show_bytes(size)}" for name, size in body["bytes_by_format"].items())
@@ -174,8 +179,9 @@ def _inspect(console: Console, body: Mapping[str, Any]) -> None:
         draw_columns(console, CONVENTION_COLUMNS, training["conventions"])
 
 
-def _schedules(console: Console, body: Mapping[str, Any]) -> None:
+def _schedules(console: Console, result: Result) -> None:
     """Every schedule, and the step of the chosen one."""
+    body = result.body
     console.print()
     draw_columns(console, SCHEDULE_COLUMNS, body["schedules"])
     ran = [row for row in body["schedules"] if row.total_s is not None]
@@ -259,8 +265,9 @@ def _cell(key: str, value: Any) -> str:
     return "; ".join(short(key, item) for item in cast("list[Any]", value))
 
 
-def _changes(console: Console, body: dict[str, Any]) -> None:
+def _changes(console: Console, result: Result) -> None:
     """Inputs that differ, then numbers, largest change first; the best of both is told once, as `best`."""
+    body = cast("dict[str, Any]", plain_value(result.body))
     twice = body["best_ids"]["a"] if body["best_ids"]["a"] == body["best_ids"]["b"] else None
     told: dict[str, list[str]] = {
         "inputs that differ": [
@@ -306,3 +313,19 @@ def _closing(console: Console, result: Result) -> None:
         console.print("\nnot modelled: " + "; ".join(result.not_modelled))
     for command in result.next_commands:
         console.print(f"\nnext: {command}")
+
+
+_DRAWN: Final[Mapping[str, Callable[[Console, Result], None]]] = {
+    "inspect": _inspect,
+    "explain": draw_explanation,
+    "plan serve": draw_plan,
+    "plan train": draw_training,
+    "schedule": _schedules,
+    "checkpoint interval": _intervals,
+    "checkpoint timeline": _saves,
+    "calibrate local": lambda console, result: draw_local(console, result.body),
+    "run train": _ran,
+    "verify parity": _parity,
+    "compare": _changes,
+}
+"""What draws the answer of a command."""

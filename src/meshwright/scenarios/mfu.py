@@ -6,6 +6,7 @@ are said, and a printed share that only the sparse peak explains is refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -155,3 +156,13 @@ def _told(claim: Claim, claimed: float, share: float, peak: float) -> str:
     if claim == "neither peak":
         return f"{own}; no peak explains the printed {claimed:.1%}: another rate, or FLOPs of a token counted otherwise"
     return own
+
+
+def utilisation_of(model: Model, sequence: int, ranks: int) -> Callable[[float, float], float]:
+    """MFU of a run, by its tokens a second over all ranks and the dense peak of one device in FLOP/s.
+
+    sequence: positions of a sample.   FLOPs are those of the model's shapes, recompute left out.
+    """
+    check_range("sequence", sequence, 1, MOST_TOKENS)
+    of_token = flops_per_token(model, sequence)
+    return lambda tokens_per_s, peak_flops_per_s: mfu(tokens_per_s, of_token, ranks, peak_flops_per_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -54,3 +55,26 @@ def read_accelerator(name: str) -> Accelerator:
     """The accelerator registered as `name`. Raises SYS002 when unknown, SYS003 and SYS004 for faulty facts."""
     values, facts = split(read_toml(ACCELERATORS.text(name), name), name)
     return build(Accelerator, {"id": name, **values, "facts": facts}, name)
+
+
+def accelerator_called(name: str) -> Accelerator | None:
+    """The one accelerator of the catalog that a driver calls `name`, as in "NVIDIA A100-SXM4-80GB"; None if not sure.
+
+    Every part of its id stands in the name, but for the socket (sxm), which drivers seldom say. What shares a chip's
+    name and runs slower is left out: PCIe and NVL cards, laptops, the D edition, a MIG slice. The longest id is meant.
+    """
+    words = set(re.findall(r"[a-z]+\d+[a-z]*|\d+[a-z]*|[a-z]+", name.lower()))
+    if words & _CARDS:
+        return None
+    fitting = [item for item in ACCELERATORS.names() if _parts(item) <= words]
+    longest = max((len(_parts(item)) for item in fitting), default=0)
+    first, *others = [item for item in fitting if len(_parts(item)) == longest] or [None]
+    return None if first is None or others else read_accelerator(first)
+
+
+_CARDS: Final = frozenset({"pcie", "nvl", "laptop", "d", "mig"})
+_SOCKET: Final = "sxm"
+
+
+def _parts(name: str) -> set[str]:
+    return {part for part in name.split("-") if part != _SOCKET}

@@ -2,7 +2,8 @@
 
 The same samples, the same first weights and the same update go through the whole model in one process, and through the
 layout on its ranks. Loss and gradient norm of every step, and every part of every weight behind the last one, are
-compared.
+compared. In float64 differences are rounding alone. In bf16 both runs differ from float64, and the layout may do so by
+a stated multiple of what one process does.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from meshwright.model.model import Model
     from meshwright.workload.slots import Slots
 
+_SMALLEST = 1e-300
 _ALONE = Layout(schedule="one_f_one_b", attention="data_parallel")
 
 
@@ -59,7 +61,8 @@ class Difference:
     """Of one rank from one process. loss, norm: the largest relative difference of a step.
 
     weight: the largest difference of an element of a weight.   name: the first weight, in the order of the model, that
-    differs by more than `tolerance`; None where none does.   largest: the weight that differs most.
+    differs by more than is allowed; None where none does.   largest: the weight that differs most.
+    In bf16 all three are multiples: of the error of one process against float64.
     """
 
     rank: int
@@ -86,21 +89,29 @@ def whole_run(case: Case, device: torch.device) -> Whole:
     return Whole(losses=losses, norms=norms, weights=weights)
 
 
-def compared(case: Case, rank: int, device: torch.device, whole: Whole, tolerance: float) -> Difference:
-    """The case on its layout, as one rank of it; every rank calls this. The process group must be there."""
+def compared(  # noqa: PLR0917 - two runs and what they may differ by
+    case: Case, rank: int, device: torch.device, whole: Whole, tolerance: float, rounded: Whole | None = None
+) -> Difference:
+    """The case on its layout, as one rank of it; every rank calls this. The process group must be there.
+
+    whole: one process in float64.   rounded: one process in the formats of the case, where these are others;
+    `tolerance` is then the multiple of its error that is allowed.
+    """
     trainer = _trainer(case, rank, device)
     losses, norms = _steps(trainer, case)
     owned = ranges_of(case.model, case.layout, rank, "optimizer_state")
     found: dict[str, float] = {}
     for name, value in trainer.parameters:
-        wanted = whole.weights[name][tuple(slice(part.start, part.stop) for part in owned[name])]
-        found[name] = max(found.get(name, 0.0), _distance(kept(value).detach().cpu(), wanted))
+        part = tuple(slice(item.start, item.stop) for item in owned[name])
+        mine, wanted = kept(value).detach().cpu(), whole.weights[name][part]
+        apart = _distance(mine, wanted) if rounded is None else _multiple(mine, wanted, rounded.weights[name][part])
+        found[name] = max(found.get(name, 0.0), apart)
     first = next((name for name in whole.weights if not found.get(name, 0.0) <= tolerance), None)
     largest = max(found, key=lambda name: found[name])
     return Difference(
         rank=rank,
-        loss=max(_relative(mine, other) for mine, other in zip(losses, whole.losses, strict=True)),
-        norm=max(_relative(mine, other) for mine, other in zip(norms, whole.norms, strict=True)),
+        loss=_series(losses, whole.losses, None if rounded is None else rounded.losses),
+        norm=_series(norms, whole.norms, None if rounded is None else rounded.norms),
         weight=found[largest],
         largest=largest,
         name=first,
@@ -127,6 +138,22 @@ def _distance(mine: torch.Tensor, wanted: torch.Tensor) -> float:
     return worst if worst == worst else float("inf")  # noqa: PLR0124 - only a number equals itself
 
 
+def _multiple(mine: torch.Tensor, wanted: torch.Tensor, rounded: torch.Tensor) -> float:
+    """How many times as far from `wanted` as `rounded` is, in the Euclidean norm of the part."""
+    own = float((mine.double() - wanted.double()).norm())
+    other = float((rounded.double() - wanted.double()).norm())
+    return own / other if other else own / _SMALLEST
+
+
+def _series(mine: Sequence[float], wanted: Sequence[float], rounded: Sequence[float] | None) -> float:
+    """The largest relative difference of a step, or how many times that of the rounded run it is."""
+    own = max(_relative(one, other) for one, other in zip(mine, wanted, strict=True))
+    if rounded is None:
+        return own
+    apart = [_relative(one, other) for one, other in zip(rounded, wanted, strict=True)]
+    return own / max(*apart, _SMALLEST)
+
+
 def _relative(mine: float, other: float) -> float:
-    apart = abs(mine - other) / max(abs(other), 1e-300)
+    apart = abs(mine - other) / max(abs(other), _SMALLEST)
     return apart if apart == apart else float("inf")  # noqa: PLR0124 - as above

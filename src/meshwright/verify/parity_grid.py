@@ -50,11 +50,13 @@ class Choice:
         return f"{self.model}:{self.layout.id}"
 
 
-def grid(models: Mapping[str, Model], most_ranks: int = _MOST_RANKS) -> tuple[Choice, ...]:
+def grid(
+    models: Mapping[str, Model], most_ranks: int = _MOST_RANKS, global_batch: int = GLOBAL_BATCH
+) -> tuple[Choice, ...]:
     """Every layout of up to `most_ranks` ranks that the rules, the schedule and the layers of a model take."""
     found: list[Choice] = []
     for name, model in models.items():
-        layouts = list(_layouts(model, most_ranks))
+        layouts = list(_layouts(model, most_ranks, global_batch))
         kept = keeps_all(model, table(layouts))
         found += [Choice(model=name, layout=item) for item, keeps in zip(layouts, kept.tolist(), strict=True) if keeps]
     return tuple(found)
@@ -93,11 +95,11 @@ def micro_batches(layout: Layout, global_batch: int) -> int:
     return global_batch // (layout.dp_replicate * layout.dp_shard * layout.micro_batch)
 
 
-def _layouts(model: Model, most_ranks: int) -> Iterator[Layout]:
+def _layouts(model: Model, most_ranks: int, global_batch: int) -> Iterator[Layout]:
     policies = [f"{name}_{_COUNTED}" if RECOMPUTE.module(name).COUNTED else name for name in RECOMPUTE.names()]
     degrees = (1, 2, 4, 8)
     for tp, pp, shard, copies in product(degrees, degrees, degrees, degrees):
-        if tp * pp * shard * copies > most_ranks:
+        if tp * pp * shard * copies > most_ranks or global_batch % (shard * copies):
             continue
         zeros = (0, 1, 2, 3) if shard > 1 else (0,)
         sps = (False, True) if tp > 1 else (False,)
@@ -115,8 +117,10 @@ def _layouts(model: Model, most_ranks: int) -> Iterator[Layout]:
                 recompute=policy,
                 attention="data_parallel",
             )
+            if global_batch % (shard * copies * size):
+                continue
             shape = Shape(
-                stages=pp, micro_batches=micro_batches(layout, GLOBAL_BATCH), virtual_stages=layout.virtual_stages
+                stages=pp, micro_batches=micro_batches(layout, global_batch), virtual_stages=layout.virtual_stages
             )
             if shape.micro_batches and read_schedule(schedule[0]).refusal(shape) is None:
                 yield layout

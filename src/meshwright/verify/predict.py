@@ -268,8 +268,12 @@ def _updating(found: LocalCalibration, model: Model, job: TrainJob, scale: str) 
 
 
 def _overhead(found: LocalCalibration, layout: Layout) -> Overhead:
-    kind = f"zero={layout.zero}" if layout.dp_replicate * layout.dp_shard > 1 else PLAIN
-    return next(item for item in found.overhead if item.kind == kind)
+    return next(item for item in found.overhead if item.kind == _kind(layout))
+
+
+def _kind(layout: Layout) -> str:
+    """How its parameters are kept, as probes have it."""
+    return f"zero={layout.zero}" if layout.dp_replicate * layout.dp_shard > 1 else PLAIN
 
 
 def _with_overhead(parts: TrainingParts, extra: Overhead, factor: float) -> Any:
@@ -292,17 +296,19 @@ def _most_layers(rows: Rows) -> int:
 
 
 def _small_s(found: LocalCalibration, run: RealRun, scale: str, micro_batches: int) -> float:
-    """Exchanges of a few bytes: labels and loss over copies, the loss over stages, and what stands alone in FSDP2.
+    """Exchanges of a few bytes: labels over copies, the norm and the loss over all, and what stands alone in FSDP2.
 
-    The norm of the gradient over all ranks is inside a probe's step. The weight of the last norm is a module of its own
-    behind FSDP2: it is gathered and reduced as one.
+    The norm and the loss are inside the step of a probe behind FSDP2, and of no other. The weight of the last norm is a
+    module of its own behind FSDP2: it is gathered and reduced as one.
     """
     layout = run.layout
 
     def summed(ranks: int) -> float:
         return _sum_s(found, ranks, scale, _SCALAR_BYTES)
 
-    total = 2 * (summed(layout.dp_replicate) + summed(layout.dp_shard)) + summed(layout.pp)
+    total = summed(layout.dp_replicate) + summed(layout.dp_shard)
+    if _kind(layout) == PLAIN:
+        total += summed(max(item.ranks for item in found.exchange))
     if layout.tp > 1:
         rows = layout.micro_batch * run.batch.sequence * FP32_BYTES
         total += summed(layout.tp)  # gradients of repeated norms, one bucket a step

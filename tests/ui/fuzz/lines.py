@@ -58,6 +58,11 @@ _LINES: tuple[Line, ...] = (
         ("checkpoint", "interval"), ("--size", "112GB"), ("--write", "7GB/s"), ("--devices", "64"), ("--runs", "20"),
         ("--card-mtbf", "337d"), ("--restart", "120s"), ("--intervals", "300s,900s"), ("--copy", "1s"),
     ],
+    [
+        ("run", "train"), ("--model", "tiny-qwen3"), ("--layout", "tp=2"), ("--nproc", "3"), ("--steps", "1"),
+        ("--global-batch", "2"), ("--sequence", "8"), ("--schedule", "one_f_one_b"), ("--timeout", "30s"),
+        ("--lr", "1e-3"), ("--peak-flops", "1e12"), ("--recipe", "fp32-adamw"),
+    ],  # three processes for two ranks: none starts unless a slip mends that
     [("list",), ("systems",)],
     [("study", "list")],
     [("study", "run"), ("decode-phase",), ("--set", "tp=4"), ("--set", "context=1K")],

@@ -43,7 +43,7 @@ def command(output: Output, quick: bool, layouts: tuple[str, ...], day: str | No
     name takes the answer.
     """
     if find_spec("torch") is None:
-        raise RunError(34, "real processes need torch, which is not installed", "pip install 'meshwright[torch]'")
+        raise RunError(1, "a run needs the extra torch, and it is not installed", "pip install 'meshwright[torch]'")
     from meshwright.verify.calibrate import calibrate_local  # noqa: PLC0415 - torch is loaded only by verbs that run
     from meshwright.verify.local.cases import LocalOptions  # noqa: PLC0415 - as above
     from meshwright.verify.local.files import calibration_text, system_text  # noqa: PLC0415 - as above

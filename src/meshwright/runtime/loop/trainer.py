@@ -14,7 +14,7 @@ from meshwright.runtime.modules.decoder import Share, Stage
 from meshwright.runtime.modules.linear import Later
 from meshwright.runtime.modules.recompute import wraps_of
 from meshwright.runtime.parallel.shards import Precision, shard
-from meshwright.runtime.parallel.sums import Sums, canonical, global_norm, sum_gradients, sums_of
+from meshwright.runtime.parallel.sums import Sums, canonical, of_step, sum_gradients, sums_of
 from meshwright.runtime.parallel.vocabulary import NO_LABEL
 from meshwright.runtime.pipeline.executor import Pipeline, Samples, Wire
 from meshwright.runtime.pipeline.orders import orders_of
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 Sampler: TypeAlias = Callable[[int], tuple[Tensor, Tensor]]
 """Tokens and labels [positions] of the sample at a global index."""
+
+
+_BESIDE = 1e-6
+"""What torch adds to a norm before it divides by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,16 +89,20 @@ class Trainer:
         samples = self._samples(number, sampler)
         loss = self.pipeline.run(samples)
         sum_gradients(self.parameters, self.sums)
-        norm = global_norm(self.parameters, self.sums, self.world)
+        norm, whole = of_step(self.parameters, self.sums, self.world, loss)
         self._update(norm)
-        loss = summed_over(self.world, loss, (*SAMPLES, "pp"))
-        return Report(loss=float(loss), norm=float(norm), tokens=samples.total)
+        return Report(loss=whole, norm=norm, tokens=samples.total)
 
-    def _update(self, norm: Tensor) -> None:
-        """AdamW on what this rank keeps, with gradients scaled down where their norm is above the limit."""
-        scale = torch.clamp(self.recipe.clip / (norm + 1e-6), max=1.0)
+    def _update(self, norm: float) -> None:
+        """AdamW on what this rank keeps, with gradients scaled down where their norm is above the limit.
+
+        The scale is that of torch's `clip_grad_norm_`.
+        """
+        scale = self.recipe.clip / (norm + _BESIDE)
         for (_, parameter), own in zip(self.parameters, self.updated, strict=True):
-            own.grad = None if parameter.grad is None else kept(parameter.grad).mul_(scale.to(own.device))
+            own.grad = None if parameter.grad is None else kept(parameter.grad)
+            if own.grad is not None and not scale >= 1:  # a norm that is no number makes every gradient one
+                own.grad.mul_(scale)
         self.optimizer.step()
         for (_, parameter), own in zip(self.parameters, self.updated, strict=True):
             parameter.grad = own.grad = None

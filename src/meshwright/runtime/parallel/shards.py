@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+import torch.distributed as dist
 from torch.distributed._composable.replicate_with_fsdp import replicate
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 if TYPE_CHECKING:
@@ -112,8 +113,12 @@ def _wrapper(world: World, precision: Precision) -> Any:
 
 def _copies(world: World) -> DeviceMesh:
     """All copies as one axis."""
-    if world.mesh is None:
-        return init_device_mesh(world.device.type, (1,), mesh_dim_names=("dp_shard",))
+    if (
+        world.mesh is None
+    ):  # one process of several, each alone with the same layout: every rank makes the groups of all
+        groups = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
+        own = cast("dist.ProcessGroup", groups[dist.get_rank()])
+        return DeviceMesh.from_group(own, world.device.type, mesh_dim_names=("dp_shard",))
     if world.layout.dp_replicate == 1:
         return world.mesh["dp_shard"]
     if world.layout.dp_shard == 1:

@@ -93,15 +93,19 @@ def sum_gradients(parameters: Sequence[tuple[str, Tensor]], sums: Sums) -> None:
             _sum_bucket(members, group, once=chosen is sums.over_stages)
 
 
-def global_norm(parameters: Sequence[tuple[str, Tensor]], sums: Sums, world: World) -> Tensor:
-    """The Euclidean norm of the whole gradient, every element counted once, on every rank."""
-    total = torch.zeros((), dtype=torch.float64, device=world.device)
+def of_step(parameters: Sequence[tuple[str, Tensor]], sums: Sums, world: World, loss: Tensor) -> tuple[float, float]:
+    """The Euclidean norm of the whole gradient, every element counted once, and the loss of all ranks, on every rank.
+
+    loss: of this rank; those of a tp group all have the sum of theirs.
+    """
+    both = torch.stack([torch.zeros_like(loss), loss / world.layout.tp])
     for name, parameter in parameters:
         if parameter.grad is not None:
-            total += kept(parameter.grad).double().pow(2).sum() / sums.copies[name]
+            both[0] += kept(parameter.grad).double().pow(2).sum() / sums.copies[name]
     if world.mesh is not None:
-        dist.all_reduce(total)
-    return total.sqrt()
+        dist.all_reduce(both)
+    squares, whole = both.tolist()
+    return squares**0.5, whole
 
 
 def _add_up(parameters: Sequence[tuple[str, Tensor]]) -> None:

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from meshwright.runtime.launch.whereabouts import Whereabouts
 from meshwright.runtime.parallel.shards import before_backward, reduce_now
 from meshwright.runtime.pipeline.orders import Message, gradient_for, rows_for
 from meshwright.workload.slots import BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD
@@ -42,7 +43,10 @@ class Samples:
 
 @dataclass(slots=True, kw_only=True)
 class Wire:
-    """What comes from other pipeline ranks and goes there. shape, dtype: of the rows of one micro-batch."""
+    """What comes from other pipeline ranks and goes there. shape, dtype: of the rows of one micro-batch.
+
+    where: is told what is waited for.
+    """
 
     world: World
     incoming: Mapping[int, tuple[Message, ...]]
@@ -52,6 +56,7 @@ class Wire:
     waiting: dict[Message, tuple[Any, Tensor]] = field(default_factory=dict[Message, tuple[Any, Tensor]])
     arrived: dict[Message, Tensor] = field(default_factory=dict[Message, Tensor])
     sent: list[tuple[Any, Tensor]] = field(default_factory=list[tuple[Any, Tensor]])
+    where: Whereabouts = field(default_factory=Whereabouts)
 
     def ask(self, wanted: tuple[int, Message] | None) -> None:
         """Ask for a message, and for all that its sender sends before it."""
@@ -71,7 +76,10 @@ class Wire:
         """The rows of a message, once they are here."""
         if message in self.waiting:
             work, rows = self.waiting.pop(message)
+            sender = next(rank for rank, messages in self.incoming.items() if message in messages)
+            self.where.enters(message.words, (self.world.peer(sender),))
             work.wait()
+            self.where.leaves()
             return rows
         return self.arrived.pop(message)
 
@@ -86,8 +94,11 @@ class Wire:
 
     def finish(self) -> None:
         """Wait for what was sent, and be ready for another step."""
+        self.where.turns_to(None)
+        self.where.enters("messages that it sent", ())
         for work, _ in self.sent:
             work.wait()
+        self.where.leaves()
         self.sent, self.asked = [], {}
 
     def _group(self) -> dist.ProcessGroup:
@@ -116,6 +127,7 @@ class Pipeline:
         loss = torch.zeros((), dtype=torch.float64, device=self.world.device)
         turns = self.orders.turns
         for turn, following in zip(turns, (*turns[1:], None), strict=True):
+            self.wire.where.turns_to(turn)
             self.wire.ask(turn.receives)
             given = self._given(turn)
             if following is not None:

@@ -28,6 +28,12 @@ class Message(NamedTuple):
     to: int
     micro_batch: int
 
+    @property
+    def words(self) -> str:
+        """What it is."""
+        what = "rows" if self.rows else "gradient"
+        return f"the {what} of micro-batch {self.micro_batch} for virtual stage {self.to}"
+
 
 def rows_for(direction: int, stage: int, micro_batch: int) -> Message:
     """Rows that a virtual stage begins a forward with."""

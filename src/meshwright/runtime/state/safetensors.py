@@ -71,8 +71,6 @@ def stored_values(folder: Path, names: Mapping[str, tuple[int, ...]], *, tied: b
     """
     entries = read_entries(folder)
     for name, shape in names.items():
-        if name == "lm_head.weight" and tied:
-            continue
         if name not in entries:
             raise RunError(17, f"{folder}: no tensor {name}", "give the folder of a model of this family")
         if entries[name].shape != shape:

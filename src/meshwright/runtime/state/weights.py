@@ -50,6 +50,11 @@ def weights_of(model: Model) -> dict[str, Named]:
     return {item.name: item for item in found}
 
 
+def shapes_of(model: Model) -> dict[str, tuple[int, ...]]:
+    """Every weight that is kept, by name, whole; a tied head is kept as the token table."""
+    return {name: item.tensor.shape for name, item in weights_of(model).items() if item.tensor.alias is None}
+
+
 def ranges_of(model: Model, layout: Layout, rank: int, state: State) -> Ranges:
     """By name, the index range of each dim that a rank has of a weight kept as `state`, were it of the rank's stage."""
     named = weights_of(model)
