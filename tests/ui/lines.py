@@ -122,6 +122,7 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     ),
     "interval, no": (*_OFTEN, "--size", "112GB", "--job-mtbf", "30s", "--intervals", "16s,60s", "--runs", "0"),
     "explain, interval": ("explain", Saved("interval, model"), "intervals[id=best].retry_overhead_fraction"),
+    "calibrate": ("calibrate", "local", "--quick", "--nproc", "2"),  # measured once, see conftest
     "run": (*_RUN, "--layout", "tp=2", "--peak-flops", "1e12"),
     "run, no": (*_RUN, "--lr", "1e30", "--clip", "1e30", "--steps", "3"),
     "list models": ("list", "models"),

@@ -242,6 +242,8 @@ def test_the_next_command_of_ones_own_config_names_its_path(tmp_path):
         " checkpoint",
         " checkpoint interval",
         " checkpoint timeline",
+        " calibrate",
+        " calibrate local",
         " run",
         " run train",
         " explain",
@@ -262,7 +264,20 @@ def test_help_of_every_verb(verb, word):
 
 def test_help_lists_every_verb_and_an_example_on_a_line_of_its_own():
     out = run("--help").out
-    verbs = ["inspect", "fit", "plan", "schedule", "checkpoint", "run", "explain", "compare", "list", "study"]
+    verbs = [
+        "inspect",
+        "fit",
+        "plan",
+        "schedule",
+        "checkpoint",
+        "calibrate",
+        "run",
+        "verify",
+        "explain",
+        "compare",
+        "list",
+        "study",
+    ]
     assert re.findall(r"^  (\w+)  ", out, re.MULTILINE) == verbs
     assert "\n  meshwright inspect Qwen/Qwen3-32B\n" in out
 

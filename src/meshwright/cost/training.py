@@ -187,8 +187,20 @@ def estimate_training(  # noqa: PLR0917 - the nouns and what follows from them
     Source: chapter "Training systems", sections 10.1.3, 10.3.1 to 10.3.3; pipeline formulas as each schedule states.
     """
     parts = training_parts(model, system, job, layouts, assumptions)
-    stages = _stages(lines, parts)
     update = update_s(system, lines, state, charged=parts.charged)
+    return step_of_parts(layouts, assumptions, micro_batches, lines, parts, update)
+
+
+def step_of_parts(  # noqa: PLR0917 - the parts of a step
+    layouts: Layouts,
+    assumptions: TrainingAssumptions,
+    micro_batches: Ints,
+    lines: Pipelines,
+    parts: TrainingParts,
+    update: Floats,
+) -> TrainingStep:
+    """One step of every layout from what a micro-batch takes of each module, and the update."""
+    stages = _stages(lines, parts)
     beyond = (parts.boundary_s, parts.moved.ends_s[parts.mesh])
     return _assembled(layouts, assumptions, micro_batches, lines, stages, beyond, update, parts.work)
 

@@ -27,7 +27,7 @@ from typing import (
 
 from meshwright.base.result import SCHEMA_VERSION, Basis, Candidate, Result
 from meshwright.layout.layout import Layout
-from meshwright.output import bodies, bodies_catalog, bodies_runs, bodies_timelines, bodies_training
+from meshwright.output import bodies, bodies_catalog, bodies_local, bodies_runs, bodies_timelines, bodies_training
 from meshwright.system.facts import Facts
 
 Schema: TypeAlias = dict[str, Any]
@@ -69,6 +69,7 @@ COMMANDS: Final = (
     Command(name="schedule", body=bodies_timelines.ScheduleBody),
     Command(name="checkpoint interval", body=bodies_timelines.IntervalBody),
     Command(name="checkpoint timeline", body=bodies_timelines.SavesBody),
+    Command(name="calibrate local", body=bodies_local.LocalBody),
     Command(name="run train", body=bodies_runs.RunTrainBody, given=frozenset({"model", "job", "layout"})),
     Command(name="verify parity", body=bodies_runs.VerifyParityBody, given=frozenset({"model", "job"})),
     Command(name="compare", body=bodies.CompareBody),

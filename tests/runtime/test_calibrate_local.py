@@ -1,0 +1,141 @@
+"""`calibrate local` on four real processes: real steps lie in the interval that is stated for them; nobody is left."""
+
+from __future__ import annotations
+
+import os
+import time
+from multiprocessing import active_children
+
+import pytest
+import torch
+
+from meshwright.base.errors import RunError
+from meshwright.base.result import as_json
+from meshwright.layout.layout import Layout
+from meshwright.model.reader import read_arithmetic, read_model
+from meshwright.runtime.loop.trainer import Batch
+from meshwright.verify.calibrate import calibrate_local
+from meshwright.verify.local.cases import COLLECTIVES, KINDS, LocalOptions
+from meshwright.verify.local.processes import check_devices, on_ranks
+from meshwright.verify.local.runs import RealRun
+
+_LAYOUTS = ({"dp_shard": 4, "zero": 2}, {"tp": 2, "pp": 2})
+_PATIENCE_S = 300.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As ranks have it: a parent that forks must not hold threads of its own."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def answer():
+    """Predicted and measured side by side, in one random order; once more where the load changed meanwhile."""
+    model, arithmetic = read_model("tiny-qwen3"), read_arithmetic("tiny-qwen3")
+    runs = [
+        RealRun(
+            model=model,
+            arithmetic=arithmetic,
+            layout=Layout(attention="data_parallel", **fields),
+            batch=Batch(global_batch=8, sequence=32),
+        )
+        for fields in _LAYOUTS
+    ]
+    for seed in range(2):
+        result, found = calibrate_local(LocalOptions(nproc=4, depth="quick", seed=seed, timeout=_PATIENCE_S), runs)
+        if result.verdict.answer == "yes":
+            break
+    return result, found
+
+
+def test_the_step_of_a_real_run_of_four_processes_lies_in_its_interval(answer):
+    result, _ = answer
+    checks = result.body["checks"]
+    assert [row.id for row in checks] == [Layout(**fields).id for fields in _LAYOUTS]
+    for row in checks:
+        assert row.predicted_low_s <= row.time_s <= row.predicted_high_s, row
+        assert row.predicted_high_s < 20 * row.predicted_low_s, "an interval that says something"
+    assert result.verdict.answer == "yes"
+
+
+def test_every_figure_has_its_spread_and_count(answer):
+    result, found = answer
+    for row in result.body["rows"]:
+        assert 0 <= row.low <= row.high
+        assert row.count >= 3
+    assert {(line.operation, line.ranks) for line in found.exchange} == {
+        (name, n) for name in COLLECTIVES for n in (2, 4)
+    }
+    assert [item.kind for item in found.overhead] == list(KINDS)
+    assert all(line.bandwidth > 0 for line in found.exchange)
+
+
+def test_both_ends_of_an_overlap_are_inside_its_finish(answer):
+    result, _ = answer
+    (row,) = result.body["overlaps"]
+    assert row.message_bytes == 4 * 2**20
+    assert row.finish_s >= max(row.communication_together_s, row.computation_together_s)
+    assert row.saving_s == pytest.approx(row.communication_alone_s + row.computation_alone_s - row.finish_s)
+
+
+def test_the_answer_holds_no_host_no_path_and_no_clock(answer):
+    text = str(as_json(answer[0]))
+    assert os.uname().nodename not in text
+    assert time.strftime("%Y-%m-%d") not in text
+    assert "/" + "tmp" not in text
+
+
+# ------------------------------------------------------------------------------------------------------------ processes
+
+
+def _sum_of_ranks(rank):
+    value = torch.tensor([float(rank)])
+    torch.distributed.all_reduce(value)
+    return float(value)
+
+
+def test_ranks_answer_in_their_order():
+    assert on_ranks(2, "cpu", lambda rank: (rank, _sum_of_ranks(rank)), 60.0) == [(0, 1.0), (1, 1.0)]
+    assert not active_children()
+
+
+def _raises(rank):
+    if rank == 1:
+        raise ValueError("of this rank alone")
+    _sum_of_ranks(rank)
+
+
+def _dies(rank):
+    if rank == 1:
+        os._exit(3)
+    _sum_of_ranks(rank)
+
+
+def _hangs(rank):
+    if rank == 1:
+        time.sleep(600)
+    return rank
+
+
+@pytest.mark.parametrize(
+    ("body", "patience_s", "code", "told"),
+    [
+        (_dies, 60.0, "RUN032", ""),
+        (_raises, 60.0, "RUN032", ""),
+        (_hangs, 3.0, "RUN033", "rank 1 was not done"),
+    ],
+)
+def test_a_rank_that_fails_or_hangs_ends_all_and_is_named(body, patience_s, code, told):
+    with pytest.raises(RunError, match=code) as error:
+        on_ranks(2, "cpu", body, patience_s)
+    assert told in error.value.cause
+    assert not active_children()
+
+
+def test_cuda_that_is_not_there_is_refused():
+    with pytest.raises(RunError, match="RUN030"):
+        check_devices(torch.cuda.device_count() + 1, "cuda")
