@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from multiprocessing import active_children
 
 import pytest
 import torch
@@ -14,9 +13,9 @@ from meshwright.base.result import as_json
 from meshwright.layout.layout import Layout
 from meshwright.model.reader import read_arithmetic, read_model
 from meshwright.runtime.loop.trainer import Batch
+from meshwright.runtime.train import check_devices
 from meshwright.verify.calibrate import calibrate_local
 from meshwright.verify.local.cases import COLLECTIVES, KINDS, LocalOptions
-from meshwright.verify.local.processes import check_devices, on_ranks
 from meshwright.verify.local.runs import RealRun
 
 _LAYOUTS = ({"dp_shard": 4, "zero": 2}, {"tp": 2, "pp": 2})
@@ -98,44 +97,6 @@ def _sum_of_ranks(rank):
     return float(value)
 
 
-def test_ranks_answer_in_their_order():
-    assert on_ranks(2, "cpu", lambda rank: (rank, _sum_of_ranks(rank)), 60.0) == [(0, 1.0), (1, 1.0)]
-    assert not active_children()
-
-
-def _raises(rank):
-    if rank == 1:
-        raise ValueError("of this rank alone")
-    _sum_of_ranks(rank)
-
-
-def _dies(rank):
-    if rank == 1:
-        os._exit(3)
-    _sum_of_ranks(rank)
-
-
-def _hangs(rank):
-    if rank == 1:
-        time.sleep(600)
-    return rank
-
-
-@pytest.mark.parametrize(
-    ("body", "patience_s", "code", "told"),
-    [
-        (_dies, 60.0, "RUN032", ""),
-        (_raises, 60.0, "RUN032", ""),
-        (_hangs, 3.0, "RUN033", "rank 1 was not done"),
-    ],
-)
-def test_a_rank_that_fails_or_hangs_ends_all_and_is_named(body, patience_s, code, told):
-    with pytest.raises(RunError, match=code) as error:
-        on_ranks(2, "cpu", body, patience_s)
-    assert told in error.value.cause
-    assert not active_children()
-
-
 def test_cuda_that_is_not_there_is_refused():
-    with pytest.raises(RunError, match="RUN030"):
+    with pytest.raises(RunError, match="RUN002"):
         check_devices(torch.cuda.device_count() + 1, "cuda")

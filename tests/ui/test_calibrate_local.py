@@ -58,7 +58,7 @@ def test_any_other_name_takes_the_answer(tmp_path):
         ("RUN031", ("--nproc", "4", "--groups", "3")),
         ("RUN035", ("--nproc", "2", "--check", "dp_shard=4")),
         ("RUN036", ("--nproc", "4", "--groups", "2", "--check", "tp=4")),
-        ("RUN038", ("--nproc", "2", "--check", "dp_shard=2", "--global-batch", "3")),
+        ("RUN007", ("--nproc", "2", "--check", "dp_shard=2", "--global-batch", "3")),
         ("LAY001", ("--check", "gone=2")),
         ("MOD001", ("--check", "dp_shard=2", "--model", "gone")),
         ("IO036", ("--date", "yesterday")),

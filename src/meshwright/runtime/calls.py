@@ -282,7 +282,7 @@ class _Uses(TorchDispatchMode):
     """Shows every operator on plain tensors to the recorder."""
 
     def __init__(self, recorder: _Recorder) -> None:
-        super().__init__()  # pyright: ignore[reportUnknownMemberType] - untyped in torch
+        super().__init__()
         self.recorder = recorder
 
     def __torch_dispatch__(

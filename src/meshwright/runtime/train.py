@@ -21,7 +21,7 @@ from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import fields_of
 from meshwright.layout.mesh import coordinates
 from meshwright.runtime.checks import check, recipe_of
-from meshwright.runtime.job import Launcher, RunJob, RunOptions
+from meshwright.runtime.job import Devices, Launcher, RunJob, RunOptions
 from meshwright.runtime.launch.member import BACKENDS, Member, Told
 from meshwright.runtime.launch.supervisor import Crew, launch
 from meshwright.runtime.launch.under import run_under
@@ -99,7 +99,7 @@ def train(question: Question, utilisation: Utilisation, told: Told, under: Launc
     """
     layout, options = question.layout, question.options
     check(question.model, layout, question.job, options, under)
-    check_devices(options, 1 if under is not None else layout.world_size)
+    check_devices(options.devices, 1 if under is not None else layout.world_size)
     crew = crew_of(layout, options)
     if under is None:
         _tell_of_cores(layout, options)
@@ -174,9 +174,9 @@ def _row(number: int, loss: float, norm: float, tokens: int, seconds: float) -> 
     )
 
 
-def check_devices(options: RunOptions, here: int) -> None:
+def check_devices(devices: Devices, here: int) -> None:
     """Raises RUN002 where CUDA is asked for and is not there, or has fewer devices than ranks of this machine."""
-    if options.devices != "cuda":
+    if devices != "cuda":
         return
     there = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if there == 0:

@@ -88,8 +88,10 @@ def join(layout: Layout, rank: int, device: torch.device) -> World:
         all_copies = DeviceMesh(device.type, flat, mesh_dim_names=("pp", "copies", "rest"))["copies"]
     back = None
     if layout.pp > 1:
-        every = [dist.new_group(list(members)) for members in groups(layout, "pp", PIPELINE_OUTSIDE)]
-        back = cast("dist.ProcessGroup", next(group for group in every if dist.get_rank(group) >= 0))
+        pipelines = groups(layout, "pp", PIPELINE_OUTSIDE)
+        made = [dist.new_group(list(members)) for members in pipelines]
+        mine = next(number for number, members in enumerate(pipelines) if rank in members)
+        back = cast("dist.ProcessGroup", made[mine])
     place = coordinates(layout, rank, PIPELINE_OUTSIDE)
     return World(layout=layout, rank=rank, place=place, mesh=mesh, all_copies=all_copies, back=back, device=device)
 

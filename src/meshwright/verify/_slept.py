@@ -77,7 +77,7 @@ class SleptStage(nn.Module):
     def forward(self, given: Tensor, labels: Tensor | None = None) -> Tensor:
         """Rows to rows, or to a loss where there are labels."""
         given = given.float().reshape(_SHAPE)
-        rows = cast("Tensor", _Nap.apply(given, self.weight, self.naps, self.later))  # pyright: ignore[reportUnknownMemberType] - untyped in torch
+        rows = cast("Tensor", _Nap.apply(given, self.weight, self.naps, self.later))
         return rows if labels is None else rows.sum()
 
 
@@ -130,14 +130,14 @@ def _step(pipeline: Pipeline, samples: Samples, update_s: float) -> SleptStep:
     """All ranks start at one moment: the clock is one for all processes of a machine."""
     for stage in pipeline.stages.values():
         stage.zero_grad()
-    dist.barrier()  # pyright: ignore[reportUnknownMemberType] - untyped in torch
+    dist.barrier()
     agreed = torch.tensor(monotonic() + _LEAD_S, dtype=torch.float64)
     dist.broadcast(agreed, 0)
     start = float(agreed)
     sleep(max(0.0, start - monotonic()))
     pipeline.run(samples)
     gradients = monotonic()
-    dist.barrier()  # pyright: ignore[reportUnknownMemberType] - untyped in torch
+    dist.barrier()
     sleep(update_s)
     total = monotonic()
     _check_work(pipeline)

@@ -135,8 +135,8 @@ class CheckRow:
 def calibrate_local(options: LocalOptions, runs: Sequence[RealRun] = ()) -> tuple[Result, LocalCalibration]:
     """Measure, fit, and check `runs`. yes: every real step lies in its interval, or none was asked about.
 
-    Raises RUN030 to RUN033 (processes), RUN035 and RUN036 (a run that this calibration says nothing of) and the codes
-    of layouts and schedules. Source: chapter "Supernodes", sections 6.4.2 and 6.4.3.
+    Raises RUN002, RUN010, RUN011 and RUN031 (processes), RUN035 and RUN036 (a run that this calibration says nothing
+    of) and the codes of layouts and schedules. Source: chapter "Supernodes", sections 6.4.2 and 6.4.3.
     """
     options = checked_local(options)
     for run in runs:

@@ -78,7 +78,7 @@ def verify_parity(question: ParityQuestion, told: Told, under: Launcher | None) 
     The verdict is no where a loss, a norm or a weight differs by more than is allowed. Raises as `train`.
     """
     largest = max(layout.world_size for layout, _ in question.runs)
-    check_devices(question.options, 1 if under is not None else largest)
+    check_devices(question.options.devices, 1 if under is not None else largest)
     rows: list[ParityRow] = []
     by_size = sorted(question.runs, key=lambda run: run[0].world_size)
     for _, group in groupby(by_size, lambda run: run[0].world_size):

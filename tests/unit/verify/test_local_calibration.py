@@ -198,7 +198,7 @@ def test_what_was_not_measured_is_not_predicted(code, fields):
 
 
 @pytest.mark.parametrize(
-    ("code", "fields", "batch"), [("RUN038", {"ep": 2}, 16), ("RUN038", {"dp_shard": 4}, 6), ("LAY003", {"tp": 3}, 16)]
+    ("code", "fields", "batch"), [("RUN005", {"ep": 2}, 16), ("RUN007", {"dp_shard": 4}, 6), ("LAY003", {"tp": 3}, 16)]
 )
 def test_a_run_that_cannot_be_is_refused_before_processes_start(code, fields, batch):
     with pytest.raises(Exception, match=code):

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 import torch.distributed as dist
 
+from meshwright.runtime.train import check_devices
 from meshwright.verify.local.actions import Place, action_of, place_of
 from meshwright.verify.local.probes import probe_of
-from meshwright.verify.local.processes import check_devices, on_ranks
 from meshwright.verify.local.runs import run_of
+from meshwright.verify.processes import in_processes
 
 if TYPE_CHECKING:
     from meshwright.verify.local.actions import Action
@@ -27,13 +29,10 @@ Rounds: TypeAlias = list[list[tuple[float, ...]]]
 
 
 def measured(options: LocalOptions, cases: Sequence[Case], runs: Sequence[RealRun] = ()) -> Rounds:
-    """Of every case, then of every real run. Raises RUN030, RUN032 and RUN033."""
-    check_devices(options.nproc, options.devices)
-
-    def body(rank: int) -> Rounds:
-        return _on_rank(rank, options, cases, runs)
-
-    ranks = on_ranks(options.nproc, options.devices, body, options.timeout)
+    """Of every case, then of every real run. Raises RUN002 (devices), RUN010 and RUN011 (a rank)."""
+    check_devices(options.devices, options.nproc)
+    work = partial(_on_rank, options=options, cases=cases, runs=runs)
+    ranks = in_processes(work, options.nproc, options.timeout, options.devices)
     return [
         [tuple(max(parts) for parts in zip(*same, strict=True)) for same in zip(*case, strict=True)]
         for case in zip(*ranks, strict=True)

@@ -90,4 +90,6 @@ def _wrapped_world(kind: str, place: Place) -> World:
     """One rank by itself, with a mesh that FSDP2 can stand on."""
     layout = Layout(zero=int(kind.removeprefix("zero=")))
     alone = join(Layout(), 0, place.device)
-    return World(layout=layout, rank=0, place=alone.place, mesh=place.alone, all_copies=None, device=place.device)
+    return World(
+        layout=layout, rank=0, place=alone.place, mesh=place.alone, all_copies=None, back=None, device=place.device
+    )

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
-from meshwright.base.errors import RunError
-from meshwright.layout.layouts import table
-from meshwright.layout.rules import first_broken
+from meshwright.base.units import Tokens
+from meshwright.runtime.checks import check_class, check_layout, check_schedule, check_sizes, shape_of
+from meshwright.runtime.job import RunJob
 from meshwright.runtime.loop.samples import SyntheticTokens
 from meshwright.runtime.loop.trainer import Batch, Recipe, trainer_of
 from meshwright.runtime.parallel.shards import Precision
 from meshwright.runtime.state.weights import made_up
 from meshwright.runtime.world import join
-from meshwright.scenarios._shared import rule_error
 from meshwright.scenarios.slot_orders import slot_orders
 from meshwright.verify.local.probes import steps_of
-from meshwright.workload.slots import Shape
 
 if TYPE_CHECKING:
     from meshwright.layout.layout import Layout
@@ -41,33 +39,20 @@ class RealRun:
 
 
 def checked_run(run: RealRun) -> RealRun:
-    """The run itself, where it can be.
-
-    Raises RUN038 for an axis that this loop does not have or a batch that does not divide, and the codes of rules and
-    of schedules.
-    """
-    layout, batch = run.layout, run.batch
-    unknown = [axis for axis in ("replicas", "cp", "ep", "etp") if getattr(layout, axis) > 1]
-    if unknown:
-        raise RunError(38, f"{layout.id}: a local run has no {unknown[0]}", "leave it out, or 1")
-    broken = first_broken(run.model, table([layout]), layout.world_size)[0]
-    if broken is not None:
-        raise rule_error(broken)
-    copies = layout.dp_replicate * layout.dp_shard * layout.micro_batch
-    if batch.global_batch < copies or batch.global_batch % copies:
-        cause = f"{batch.global_batch} sequences are not a number of micro-batches for {copies} at a time"
-        raise RunError(38, cause, f"--global-batch {max(1, round(batch.global_batch / copies)) * copies}")
+    """The run itself, where it can be. Raises the codes of `runtime.checks` for a model, a layout or a batch."""
     slots_of(run)
     return run
 
 
 def slots_of(run: RealRun) -> Slots:
-    """The slot orders of its schedule, 1F1B where the layout has none. Raises the schedule's code for a shape."""
-    layout = run.layout
-    copies = layout.dp_replicate * layout.dp_shard * layout.micro_batch
-    shape = Shape(
-        stages=layout.pp, micro_batches=run.batch.global_batch // copies, virtual_stages=layout.virtual_stages
-    )
+    """The slot orders of its schedule, 1F1B where the layout has none. Raises as `checked_run`."""
+    layout = replace(run.layout, schedule=run.layout.schedule or PLAIN_SCHEDULE, attention="data_parallel")
+    job = RunJob(global_batch=run.batch.global_batch, sequence=Tokens(run.batch.sequence))
+    check_class(run.model)
+    check_layout(run.model, layout)
+    shape = shape_of(layout, job)
+    check_schedule(run.model, layout, shape)
+    check_sizes(run.model, layout, job)
     return slot_orders(layout.schedule or PLAIN_SCHEDULE, shape)
 
 
