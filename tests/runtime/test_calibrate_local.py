@@ -99,4 +99,4 @@ def _sum_of_ranks(rank):
 
 def test_cuda_that_is_not_there_is_refused():
     with pytest.raises(RunError, match="RUN002"):
-        check_devices(torch.cuda.device_count() + 1, "cuda")
+        check_devices("cuda", torch.cuda.device_count() + 1)

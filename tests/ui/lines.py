@@ -76,6 +76,7 @@ _CARDS = (
 )
 _MIXTURE = (*_TRAIN[:2], "Qwen/Qwen3-235B-A22B", *_TRAIN[3:])
 _RUN = ("run", "train", "--model", "tiny-qwen3", "--steps", "2", "--global-batch", "2", "--sequence", "8")
+_HALF = ("verify", "parity", "--layout", "tp=2", "--steps", "1", "--global-batch", "2", "--numbers", "bf16")
 LINES: dict[str, tuple[str | Saved, ...]] = {
     "inspect": ("inspect", "Qwen/Qwen3-32B"),
     "inspect, training": ("inspect", "Qwen/Qwen3-30B-A3B", "--sequence", "8K"),
@@ -125,6 +126,8 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "calibrate": ("calibrate", "local", "--quick", "--nproc", "2"),  # measured once, see conftest
     "run": (*_RUN, "--layout", "tp=2", "--peak-flops", "1e12"),
     "run, no": (*_RUN, "--lr", "1e30", "--clip", "1e30", "--steps", "3"),
+    "parity": ("verify", "parity", "--layout", "tp=2,sp=true", "--steps", "1", "--global-batch", "2"),
+    "parity, no": (*_HALF, "--allowed", "0"),
     "list models": ("list", "models"),
     "list systems": ("list", "systems"),
     "list accelerators": ("list", "accelerators"),

@@ -21,6 +21,7 @@ _LINES = {
     "plan train": (*_TRAIN, "--on", "rtx4090-host x6", *_FIXED),
     "explain": ("explain", Saved("fit"), "memory.per_rank_bytes"),
     "run train": ("run", "train", "--model", "tiny-qwen3", "--steps", "1", "--global-batch", "1", "--sequence", "8"),
+    "verify parity": ("verify", "parity", "--layout", "tp=2", "--steps", "1", "--global-batch", "2"),
     "compare": ("compare", Saved("fit"), Saved("fit")),
     "list": ("list", "systems"),
     "study list": ("study", "list"),

@@ -246,6 +246,8 @@ def test_the_next_command_of_ones_own_config_names_its_path(tmp_path):
         " calibrate local",
         " run",
         " run train",
+        " verify",
+        " verify parity",
         " explain",
         " compare",
         " list",

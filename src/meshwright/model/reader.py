@@ -66,15 +66,20 @@ def read_model(
 
 
 def read_arithmetic(name: str, *, cache: Path | None = None, download: bool = False) -> Arithmetic:
-    """What the model called `name` computes with beside its shapes, of the config that `read_model` reads.
+    """What the model called `name` computes with beside its shapes. Raises as `config_of`, and as `arithmetic_of`."""
+    return arithmetic_of(config_of(name, cache=cache, download=download))
 
-    Raises the codes of `read_model` for a name, MOD004 for a model without a config, and those of `arithmetic_of`.
+
+def config_of(name: str, *, cache: Path | None = None, download: bool = False) -> Mapping[str, Any]:
+    """The config that `read_model` reads; of one with a `text_config`, that.
+
+    Raises the codes of `read_model` for a name, MOD004 for a model without a config.
     """
     found = _locate(name, cache, download=download)
     if found.described:
         raise ModelError(4, f"{name} describes shapes alone", "give a config.json, or an id, to run it")
     inner = found.config.get("text_config")
-    return arithmetic_of(cast("dict[str, Any]", inner) if isinstance(inner, dict) else found.config)
+    return cast("dict[str, Any]", inner) if isinstance(inner, dict) else found.config
 
 
 def read_config(config: Mapping[str, Any], name: str, *, weights: str | None = None, kv: str | None = None) -> Model:

@@ -46,12 +46,16 @@ class RunOptions:
     """devices: what ranks compute on.   nproc: processes, None for as many as the layout has ranks.
 
     timeout: the longest a rank may stand in one place.   peak_flops: of one device, None for what the catalog says.
+    weights, save: folders of Hugging Face safetensors, to begin with and to write; None for weights from the seed, and
+    for none.
     """
 
     devices: Devices = "cpu"
     nproc: int | None = None
     timeout: Seconds = _DEFAULT_TIMEOUT
     peak_flops: FlopsPerSecond | None = None
+    weights: str | None = None
+    save: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

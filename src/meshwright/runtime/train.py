@@ -6,8 +6,9 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -29,7 +30,8 @@ from meshwright.runtime.loop.samples import SyntheticTokens
 from meshwright.runtime.loop.trainer import Batch, Recipe, trainer_of
 from meshwright.runtime.parallel.shards import Precision
 from meshwright.runtime.state.replicas import check_replicas
-from meshwright.runtime.state.weights import made_up, ranges_of
+from meshwright.runtime.state.safetensors import INDEX, SINGLE, stored_values, write_weights
+from meshwright.runtime.state.weights import made_up, ranges_of, shapes_of
 from meshwright.runtime.world import join
 from meshwright.system.accelerator import accelerator_called
 
@@ -57,10 +59,14 @@ _NOT_MODELLED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a run is of. slots: one order a rank, of the layout's schedule.   defaulted: what nobody said."""
+    """What a run is of. slots: one order a rank, of the layout's schedule.   defaulted: what nobody said.
+
+    config: as Hugging Face has it, to be written beside saved weights.
+    """
 
     model: Model
     arithmetic: Arithmetic
+    config: Mapping[str, Any]
     layout: Layout
     slots: Slots
     job: RunJob
@@ -100,6 +106,7 @@ def train(question: Question, utilisation: Utilisation, told: Told, under: Launc
     layout, options = question.layout, question.options
     check(question.model, layout, question.job, options, under)
     check_devices(options.devices, 1 if under is not None else layout.world_size)
+    _check_folders(question)
     crew = crew_of(layout, options)
     if under is None:
         _tell_of_cores(layout, options)
@@ -124,7 +131,7 @@ def run_rank(member: Member, question: Question) -> Ran:
     kept = recipe_of(job.recipe)
     recipe = Recipe(precision=precision_of(kept), rate=job.lr, clip=job.clip)
     batch = Batch(global_batch=job.global_batch, sequence=job.sequence)
-    values = _noted(made_up(question.model, job.seed), member.where)
+    values = _noted(_values(question), member.where)
     trainer = trainer_of(question.model, question.arithmetic, world, question.slots, batch, recipe, values)
     trainer.pipeline.wire.where = member.where
     data = SyntheticTokens(seed=job.seed, vocab=question.model.vocab, sequence=job.sequence, ragged=job.ragged)
@@ -142,6 +149,9 @@ def run_rank(member: Member, question: Question) -> Ran:
     member.where.does("comparing copies of weights")
     owned = ranges_of(question.model, layout, member.rank, "optimizer_state")
     check_replicas(world, trainer.parameters, owned)
+    if question.options.save is not None:
+        member.where.does("writing weights")
+        write_weights(Path(question.options.save), world, trainer.parameters, owned, question.model, question.config)
     device = torch.cuda.get_device_name(member.device) if member.device.type == "cuda" else ""
     return Ran(steps=tuple(rows), device=device)
 
@@ -151,6 +161,14 @@ def precision_of(recipe: Kept) -> Precision:
     return Precision(
         compute=_FORMATS[recipe.compute], kept=_FORMATS[recipe.parameters], reduced=_FORMATS[recipe.gradients]
     )
+
+
+def _values(question: Question) -> Values:
+    """Of the folder that was given, or drawn from the seed."""
+    model, folder = question.model, question.options.weights
+    if folder is None:
+        return made_up(model, question.job.seed)
+    return stored_values(Path(folder), shapes_of(model), tied=model.tied)
 
 
 def _noted(values: Values, where: Whereabouts) -> Values:
@@ -186,6 +204,15 @@ def check_devices(devices: Devices, here: int) -> None:
         raise RunError(2, cause, f"a layout of {there} ranks, or torchrun on more machines")
 
 
+def _check_folders(question: Question) -> None:
+    """Raises RUN016 and RUN017 for weights that can not be read, RUN019 for a folder that can not be written anew."""
+    options = question.options
+    if options.weights is not None:
+        _values(question)
+    if options.save is not None and any(Path(options.save, name).exists() for name in (SINGLE, INDEX)):
+        raise RunError(19, f"--save-weights {options.save} holds weights already", "give a new folder")
+
+
 def _tell_of_cores(layout: Layout, options: RunOptions) -> None:
     """A warning where ranks have less than a core each."""
     cores = os.cpu_count() or 1
@@ -216,6 +243,8 @@ def _result(question: Question, recipe: Kept, ran: Ran, utilisation: Utilisation
                 "nproc": layout.world_size,
                 "timeout": options.timeout,
                 "peak_flops": options.peak_flops,
+                "weights": options.weights,
+                "save_weights": options.save,
                 "arithmetic": question.arithmetic,
             },
         },

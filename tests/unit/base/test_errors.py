@@ -172,6 +172,7 @@ MEANING = {
     "RUN016": "a file that is not there, is no safetensors file, or is cut short",
     "RUN017": "a tensor that is missing, or has another shape than the model",
     "RUN018": "no layout of so many ranks to compare",
+    "RUN019": "a folder in which weights can not be written anew",
     "RUN041": "records of calls that are not those of one run",
     "RUN042": "sleep times that are unknown, missing or out of range",
     "RUN043": "stages, micro-batches or repeats of slept steps out of range",

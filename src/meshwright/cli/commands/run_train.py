@@ -14,7 +14,8 @@ from meshwright.cli.nouns import fixed_of, hub_cache, model_of
 from meshwright.cli.options import ModelChoice, Output, layout_option, output_options
 from meshwright.cli.progress import lines
 from meshwright.cli.show import show
-from meshwright.model.reader import read_arithmetic
+from meshwright.model.arithmetic import arithmetic_of
+from meshwright.model.reader import config_of
 from meshwright.runtime.checks import check
 from meshwright.runtime.job import RunJob, RunOptions, completed, launcher_of
 from meshwright.scenarios.mfu import utilisation_of
@@ -42,10 +43,12 @@ _JOB: Final = ("steps", "global_batch", "sequence", "recipe", "lr", "clip", "rag
 @click.option("--devices", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--nproc", type=int, default=None, help="Processes on this machine [the ranks of the layout].")
 @click.option("--timeout", default="60s", show_default=True, help="The longest a rank may stand in one place.")
+@click.option("--weights", default=None, metavar="DIR", help="Safetensors to begin with [drawn from the seed].")
+@click.option("--save-weights", "save", default=None, metavar="DIR", help="Where to write them behind the last step.")
 @click.option("--peak-flops", default=None, help="Of a device, as in 1TFLOP/s [the catalog's, for CUDA].")
 @output_options
 def command(output: Output, name: str, download: bool, layout: str, schedule: str | None, **given: Any) -> int:  # noqa: FBT001 - click passes by name
-    """Train a model from random weights on real processes, and report loss, tokens a second and MFU.
+    """Train a model on real processes, and report loss, tokens a second and MFU.
 
     Processes are started here, one a rank; under torchrun this process joins the others, and rank 0 prints the answer.
     """
@@ -76,7 +79,8 @@ def _train(  # noqa: PLR0917 - what was typed
     layout, defaulted = completed(fixed, schedule)
     model = model_of(choice, {})
     shape = check(model, layout, job, options, under)
-    arithmetic = read_arithmetic(choice.name, cache=hub_cache(), download=choice.download)
+    config = config_of(choice.name, cache=hub_cache(), download=choice.download)
+    arithmetic = arithmetic_of(config)
     slots = slot_orders(layout.schedule or "", shape)
     if find_spec("torch") is None:
         raise RunError(1, "a run needs the extra torch, and it is not installed", "pip install 'meshwright[torch]'")
@@ -85,6 +89,7 @@ def _train(  # noqa: PLR0917 - what was typed
     question = Question(
         model=model,
         arithmetic=arithmetic,
+        config=config,
         layout=layout,
         slots=slots,
         job=job,

@@ -16,14 +16,19 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
 from meshwright.base.errors import RunError
 from meshwright.base.parse import read_json, read_text
+from meshwright.runtime.state.weights import kept, shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from meshwright.model.model import Model
+    from meshwright.runtime.modules.decoder import Ranges
     from meshwright.runtime.state.weights import Values
+    from meshwright.runtime.world import World
 
 _TYPES: Final[Mapping[str, torch.dtype]] = {
     "F64": torch.float64,
@@ -112,6 +117,54 @@ def write_part(entry: Entry, ranges: tuple[range, ...], values: torch.Tensor) ->
     there = _mapped(entry, "r+")
     there[_slices(ranges)] = _bits(values.detach().to("cpu", entry.dtype))
     there.flush()
+
+
+def write_weights(  # noqa: PLR0917 - a rank's part of a run
+    folder: Path,
+    world: World,
+    parameters: Sequence[tuple[str, torch.Tensor]],
+    owned: Ranges,
+    model: Model,
+    config: Mapping[str, Any],
+) -> None:
+    """All ranks write their parts of one file, `model.safetensors`, which takes its name when the last has written.
+
+    parameters: of this rank, by name.   owned: their index ranges.   config: written beside it, as `config.json`.
+    Raises RUN019, on every rank, where the folder can not be written. Ranks must see one file system.
+    """
+    part = folder / f"{SINGLE}.part"
+    kind = parameters[0][1].dtype
+    told: list[object] = [""]
+    if world.rank == 0:
+        told = [_begun(folder, part, shapes_of(model), kind, config)]
+    if world.mesh is not None:
+        dist.broadcast_object_list(told)
+    if told[0]:
+        raise RunError(19, str(told[0]), "give a folder that can be written, and that all ranks see")
+    entries = dict(_entries_of(part))
+    for name, value in parameters:
+        if kept(value).numel():
+            write_part(entries[name], owned[name], kept(value))
+    if world.mesh is not None:
+        dist.barrier()
+    if world.rank == 0:
+        part.replace(folder / SINGLE)
+
+
+def _begun(
+    folder: Path, part: Path, shapes: Mapping[str, tuple[int, ...]], kind: torch.dtype, config: Mapping[str, Any]
+) -> str:
+    """The folder, its config and a file without values; what went wrong, or nothing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        create(part, shapes, kind)
+        text = json.dumps({**config, "torch_dtype": str(kind).removeprefix("torch.")}, indent=2)
+        beside = folder / "config.json.part"
+        beside.write_text(text + "\n", encoding="utf-8")
+        beside.replace(folder / "config.json")
+    except OSError as problem:
+        return f"{folder}: {problem.strerror}"
+    return ""
 
 
 def _entries_of(file: Path) -> Iterator[tuple[str, Entry]]:
