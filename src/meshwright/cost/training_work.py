@@ -84,7 +84,7 @@ def _work(  # noqa: PLR0917 - as above
     for operator in operators(model):
         column = shape[1] - 1 if operator.kind is None else operator.kind
         each = values(operator.count) / (1 if operator.kind is None else values(model.kind_counts[operator.kind]))
-        flops: Any = named(_flops(layouts, sequence, operator), f"{operator.name}_flops")
+        flops: Any = named(operator_flops(layouts, sequence, operator), f"{operator.name}_flops")
         seconds = _seconds(model, system, layouts, recipe, operator, flops, efficiency) * each
         scored = bool(operator.scores.dims)
         share = 0.0 if operator.kind is None else again[operator.name]
@@ -105,7 +105,7 @@ def _work(  # noqa: PLR0917 - as above
     return TrainingWork(**found)
 
 
-def _flops(layouts: Layouts, sequence: int, operator: Operator) -> Floats:
+def operator_flops(layouts: Layouts, sequence: int, operator: Operator) -> Floats:
     """Forward FLOPs of one run of an operator on one rank.
 
     Experts: uniform dropless routing over the ranks of a stage, each of which computes its share of all visits.

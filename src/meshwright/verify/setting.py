@@ -1,0 +1,157 @@
+"""A model, a layout, a recipe and a batch go in; what is run and predicted alike comes out, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from meshwright.base.errors import LayoutError, RunError
+from meshwright.cost.pipelines import PLAIN as PLAIN_SCHEDULE
+from meshwright.cost.pipelines import stage_modules
+from meshwright.layout.layouts import table
+from meshwright.layout.ownership import ZERO_OF_STATE, stage_of_layers
+from meshwright.layout.rules import first_broken
+from meshwright.model.formats import PLAIN
+from meshwright.workload.recomputing import read_recompute
+from meshwright.workload.slots import FORWARD, Shape, checked_shape
+
+if TYPE_CHECKING:
+    from meshwright.job.recipe import Recipe
+    from meshwright.layout.layout import Layout
+    from meshwright.layout.layouts import Layouts
+    from meshwright.model.model import Model
+    from meshwright.workload.slots import Slots
+
+_NOT_RUN: Final = ("replicas", "cp", "ep", "etp")
+_MOST_RANKS: Final = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One run. model: with products and messages in the format that the recipe computes in.
+
+    global_batch: samples of a step over all ranks.   sequence: positions of one.   steps: of which the last is
+    recorded.
+    """
+
+    model: Model
+    layout: Layout
+    recipe: Recipe
+    global_batch: int
+    sequence: int
+    steps: int
+    seed: int
+
+    @property
+    def layouts(self) -> Layouts:
+        """The layout as a table of one row."""
+        return table([self.layout])
+
+    @property
+    def micro_batches(self) -> int:
+        """Of a rank in a step."""
+        copies = self.layout.dp_replicate * self.layout.dp_shard
+        return self.global_batch // copies // self.layout.micro_batch
+
+    @cached_property
+    def slots(self) -> Slots:
+        """The slot orders of every pipeline rank."""
+        shape = Shape(
+            stages=self.layout.pp, micro_batches=self.micro_batches, virtual_stages=self.layout.virtual_stages
+        )
+        return checked_shape(self.layout.schedule or PLAIN_SCHEDULE, shape).slots(shape)
+
+
+def setting_of(  # noqa: PLR0917 - the nouns
+    model: Model, layout: Layout, recipe: Recipe, global_batch: int, sequence: int, steps: int, seed: int
+) -> Setting:
+    """Checked. The layout's samples are dealt to all copies, and a single stage has the plain schedule.
+
+    Raises LAY and SCH codes for a layout that breaks a rule of the model or of its schedule, RUN022 for an axis or a
+    recipe that a run does not know, RUN023 for a batch that does not part evenly, RUN024 for steps out of range.
+    """
+    layout = replace(layout, attention="data_parallel", schedule=layout.schedule or PLAIN_SCHEDULE)
+    for axis in _NOT_RUN:
+        if getattr(layout, axis) > 1:
+            raise RunError(22, f"{axis}={getattr(layout, axis)}: a run does not know this axis", f"--layout {axis}=1")
+    if layout.offload != "none":
+        raise RunError(22, f"offload={layout.offload}: a run does not offload", "--layout offload=none")
+    if recipe.parameters != "fp32" or recipe.gradients != "fp32" or recipe.optimizer != "adamw" or recipe.lora_rank:
+        raise RunError(22, "a run keeps float32 and updates with AdamW", "--recipe fp32-adamw, or fsdp2-adamw")
+    if recipe.compute not in PLAIN:
+        raise RunError(22, f"compute={recipe.compute}: a run does not know it", "--recipe fp32-adamw, or fsdp2-adamw")
+    broken = first_broken(model, table([layout]), _MOST_RANKS)[0]
+    if broken is not None:
+        raise LayoutError(int(broken.code.removeprefix("LAY")), broken.reason, f"--layout {broken.nearest}")
+    dealt = layout.dp_replicate * layout.dp_shard * layout.micro_batch
+    if global_batch < dealt or global_batch % dealt:
+        cause = f"a global batch of {global_batch} does not part into {dealt} (copies x micro_batch)"
+        raise RunError(23, cause, f"--global-batch {max(round(global_batch / dealt), 1) * dealt}")
+    if layout.sp and sequence % layout.tp:
+        raise RunError(23, f"{sequence} positions do not part over tp={layout.tp} under sp", "give another --sequence")
+    if steps < 1:
+        raise RunError(24, f"{steps} steps", "give at least 1")
+    found = Setting(
+        model=replace(model, plain=PLAIN[recipe.compute]),
+        layout=layout,
+        recipe=recipe,
+        global_batch=global_batch,
+        sequence=sequence,
+        steps=steps,
+        seed=seed,
+    )
+    _ = found.slots
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a pipeline rank holds and runs in a step; columns over layers of each kind, then the two ends of the model.
+
+    modules: that it holds.   passes: of them, over all micro-batches, forward.   again: layers that run again whole in
+    the backward of their pass, over all micro-batches.   last_again: of these, the last before what was kept.
+    splits: whether weight gradients run in slots of their own.
+    """
+
+    modules: Any
+    passes: Any
+    again: Any
+    last_again: Any
+    splits: bool
+
+
+def held_by(setting: Setting, rank: int) -> Held:
+    """Of a pipeline rank."""
+    model, slots = setting.model, setting.slots
+    rows = len(model.kinds) + 2
+    found = {name: np.zeros(rows, dtype=np.int64) for name in ("modules", "passes", "again", "last_again")}
+    stages = stage_modules(model.kind_of_layer, slots.virtual_stages)
+    layers = stage_of_layers(model.layers, slots.virtual_stages)
+    policy = read_recompute(setting.layout.recompute)
+    whole = setting.layout.recompute != "none" and policy.rebuilt == "layer"
+    for way, stage in np.argwhere(slots.placement == rank).tolist():
+        mine = (slots.direction == way) & (slots.virtual_stage == stage) & (slots.kind == FORWARD)
+        times = int(mine.sum())
+        np.add.at(found["modules"], list(stages[stage]), 1)
+        np.add.at(found["passes"], list(stages[stage]), times)
+        for place, layer in enumerate(layers[stage]) if whole else ():
+            kind = model.kind_of_layer[layer]
+            chunk_ends = (place + 1) % policy.chunk == 0 or place + 1 == len(layers[stage])
+            if place % policy.every == 0:
+                found["again"][kind] += times
+                found["last_again"][kind] += times if chunk_ends else 0
+    own = slots.kind[slots.rank == rank]
+    return Held(**found, splits=bool((own >= 2).any()))  # noqa: PLR2004 - halves of a backward
+
+
+def rows_of(setting: Setting) -> dict[str, int]:
+    """The columns of `Held` that are no layers."""
+    return {"first": len(setting.model.kinds), "last": len(setting.model.kinds) + 1}
+
+
+def sharded(layout: Layout) -> Layout:
+    """The layout with all state cut as FSDP2 keeps it between steps, from zero 1 on: as zero 3 has it."""
+    return replace(layout, zero=ZERO_OF_STATE["parameters"]) if layout.zero else layout
