@@ -22,6 +22,7 @@ _VERBS: Final = {
     "plan": ("plan", "Which layout to run: plan serve, plan train."),
     "schedule": ("schedule", "Which pipeline schedule fits, and is then the fastest."),
     "checkpoint": ("checkpoint", "How often to save, and what a failure loses: checkpoint interval, timeline."),
+    "verify": ("verify", "What was predicted beside what was measured: verify run."),
     "explain": ("explain", "Where a number of a saved result comes from: its formula, values and sources."),
     "compare": ("compare", "What changed between two saved answers of one command."),
     "list": ("listing", "What the catalog knows, with sources."),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from meshwright.base.result import Json, Result
 
-_TABLES: Final = ("items", "schedules", "changes", "answer", "saves", "intervals")
+_TABLES: Final = ("items", "schedules", "changes", "answer", "saves", "intervals", "rows")
 """Blocks of a verb that are its table, when they hold rows."""
 
 

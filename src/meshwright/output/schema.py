@@ -27,7 +27,7 @@ from typing import (
 
 from meshwright.base.result import SCHEMA_VERSION, Basis, Candidate, Result
 from meshwright.layout.layout import Layout
-from meshwright.output import bodies, bodies_catalog, bodies_timelines, bodies_training
+from meshwright.output import bodies, bodies_catalog, bodies_timelines, bodies_training, bodies_verify
 from meshwright.system.facts import Facts
 
 Schema: TypeAlias = dict[str, Any]
@@ -69,6 +69,7 @@ COMMANDS: Final = (
     Command(name="schedule", body=bodies_timelines.ScheduleBody),
     Command(name="checkpoint interval", body=bodies_timelines.IntervalBody),
     Command(name="checkpoint timeline", body=bodies_timelines.SavesBody),
+    Command(name="verify run", body=bodies_verify.VerifyRunBody, given=frozenset({"model", "layout"})),
     Command(name="compare", body=bodies.CompareBody),
     Command(name="list", body=bodies_catalog.CatalogBody),
     Command(name="study list", body=bodies_catalog.StudiesBody),

@@ -27,6 +27,7 @@ from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS, curve_b
 from meshwright.output.plan_tables import draw_columns, draw_flips, draw_plan
 from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
 from meshwright.output.training_tables import draw_training
+from meshwright.output.verify_tables import draw_verify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,6 +79,8 @@ def _draw(console: Console, result: Result) -> None:  # noqa: C901 - a branch a 
         _intervals(console, result.body)
     elif result.command == "checkpoint timeline":
         _saves(console, result)
+    elif result.command == "verify run":
+        draw_verify(console, result.body)
     elif "items" in result.body:
         _items(console, cast("list[Mapping[str, Any]]", result.body["items"]))
     elif "steps" in result.body:
