@@ -135,7 +135,7 @@ def _message_s(  # noqa: PLR0917 - the nouns and a message
     degree = layouts.degree(message.axis)
     if int(layouts.plain().degree(message.axis).max(initial=1)) == 1:
         return None
-    sent = message_bytes(model, layouts, sequence, message)
+    sent: Any = message_bytes(model, layouts, sequence, message)
     none = np.zeros(1)
     if message.operation == "ring":
         group = groups["cp"]

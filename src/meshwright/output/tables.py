@@ -59,7 +59,7 @@ def as_text(result: Result, *, width: int, colour: bool) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).rstrip()
 
 
-def _draw(console: Console, result: Result) -> None:  # noqa: C901 - a branch a command
+def _draw(console: Console, result: Result) -> None:  # noqa: C901, PLR0912 - a branch a command
     """The verdict, the bars and the tables of its command."""
     console.print(Text.assemble((result.verdict.answer, "bold"), f": {result.verdict.text}"))
     drawn = fullest(result)

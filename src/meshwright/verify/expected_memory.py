@@ -25,10 +25,12 @@ def resident(setting: Setting, rank: int) -> dict[str, tuple[Term, ...]]:
     """By category: parameters and optimizer state when a step is over, gradients when its update begins."""
     layout, held = setting.layout, held_by(setting, rank)
     own, cut = (state_of(setting, item) for item in (layout, sharded(layout)))
-    found = {name: [planned(sum_over(getattr(own, name), held))] for name in ("parameters", "gradients", "optimizer_state")}
+    names = ("parameters", "gradients", "optimizer_state")
+    found = {name: [planned(sum_over(getattr(own, name), held))] for name in names}
     for name in ("parameters", "gradients"):
         less = sum_over(getattr(cut, name), held) - sum_over(getattr(own, name), held)
-        found[name].append(differs("shards", less, "FSDP2 keeps its shard alone from zero 1 on, and the rest in a step"))
+        reason = "FSDP2 keeps its shard alone from zero 1 on, and the rest in a step"
+        found[name].append(differs("shards", less, reason))
     reason = "torch's AdamW counts its steps once a tensor"
     found["optimizer_state"].append(differs("step counters", counter_bytes(setting, rank), reason))
     return {name: tuple(term for term in terms if term.value) for name, terms in found.items()}

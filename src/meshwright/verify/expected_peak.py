@@ -44,6 +44,7 @@ _STATE: Final = ("parameters", "gradients", "optimizer_state")
 REASONS: Final = {
     "gradients": "accumulated from the first backward of a module on; the plan has them all the time",
     "whole_copies": "FSDP2 keeps whole modules, as products read them, beside its shards until the last backward",
+    "whole_gradients": "of a module, there when its backward ends; the plan has all from its start",
     "flat_gradients": "FSDP2 reduces a copy of a module's gradients",
     "samples": "tokens and labels of a step, int64",
     "rotary_tables": "cosines and sines of every stage and micro-batch",
@@ -84,7 +85,7 @@ def peak(setting: Setting, rank: int) -> ExpectedPeak:
     plain = step_memory(run, nothing)
     tick = run.timeline.tick_s
     alone = plain.peaks(tick)[rank].peak_bytes + sum(state.values())
-    kinds, lives = _kinds(setting, run, plain.buffers)
+    kinds, lives = _kinds(setting, run)
     held_kinds = tuple(dict.fromkeys([*kinds, *(life.kind for life in lives)]))
     whole = memory(_joined(plain.buffers, kinds, lives, held_kinds))
     alive = whole.peaks(tick)[rank].alive_bytes
@@ -104,15 +105,14 @@ def peak(setting: Setting, rank: int) -> ExpectedPeak:
     return ExpectedPeak(planned_bytes=alone, terms=tuple(terms))
 
 
-def _kinds(setting: Setting, run: StepRun, buffers: Any) -> tuple[tuple[str, ...], list[_Life]]:
+def _kinds(setting: Setting, run: StepRun) -> tuple[tuple[str, ...], list[_Life]]:
     """The planner's kinds that stay, and the lives of all others."""
-    gone = {"sent_messages", "received_messages"}
+    gone = {"sent_messages", "received_messages", "gradient_buffers"}
     lives = [*_messages(setting, run), *_sets(setting, run), *_gradients(setting, run), *_copies(setting, run)]
     lives += _gathered(setting, run)
     if (setting.slots.kind == BACKWARD_WEIGHT).any():
         gone.add("activations")
         lives += _split(setting, run)
-    _ = buffers
     return tuple(kind for kind in WHAT if kind not in gone), lives
 
 
@@ -187,8 +187,11 @@ def _gradients(setting: Setting, run: StepRun) -> list[_Life]:
     found = [_Life("gradients", uses.rank[rows], run.reduce_end_s[rows], np.nan, size)]
     if _stands(setting) and layout.zero >= _GRADIENTS:
         rows = np.flatnonzero(uses.leaves_gradients)
-        flat = state.gradient_buffer[0][uses.module[rows]]
-        found.append(_Life("flat_gradients", uses.rank[rows], run.end_s[rows], run.reduce_end_s[rows], flat))
+        whole = state.gradient_buffer[0][uses.module[rows]]
+        found += [
+            _Life(name, uses.rank[rows], run.end_s[rows], run.reduce_end_s[rows], whole)
+            for name in ("whole_gradients", "flat_gradients")
+        ]
     return found
 
 
@@ -281,7 +284,7 @@ def _gathered(setting: Setting, run: StepRun) -> list[_Life]:
 
 
 def _gathered_rows(setting: Setting) -> tuple[Any, Any]:
-    """Under sp, of one module of each row: what gathered inputs of products add to its set, and to what is made again."""
+    """Under sp, of a module of each row: what gathered inputs of products add to its set, and to what is made again."""
     model, layout = setting.model, setting.layout
     kept, made = (np.zeros(len(model.kinds) + 2, np.int64) for _ in range(2))
     if not layout.sp or layout.tp == 1:

@@ -135,7 +135,7 @@ def _of_modules(setting: Setting, held: Held, found: Expected) -> None:
 
 
 def _copies_alone(setting: Setting, size: int, found: Expected) -> None:
-    """Without zero: the plan reduces over dp_shard and sums shards over dp_replicate, a run takes all copies at once."""
+    """Without zero: the plan reduces over dp_shard and sums shards over dp_replicate, a run does both at once."""
     layout = setting.layout
     axes = [axis for axis in _SAMPLES if getattr(layout, axis) > 1]
     found["all_reduce", axes[-1]].append(planned(size))

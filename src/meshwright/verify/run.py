@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import torch
@@ -137,41 +137,35 @@ def rows_of(setting: Setting, stage: int, rank: int, record: Record) -> list[Row
         _row(rank, "resident", name, "B", state[name], getattr(record, when).get(name, 0)) for name, when in _RESIDENT
     ]
     fullest = peak(setting, stage)
-    rows.append(
-        _row(rank, "peak", "all", "B", fullest.terms, record.peak_bytes, planned=fullest.planned_bytes, within=PEAK_WITHIN)
-    )
+    top = _row(rank, "peak", "all", "B", fullest.terms, record.peak_bytes)
+    error = top.error or 0.0
+    rows.append(replace(top, planned=fullest.planned_bytes, within=PEAK_WITHIN, holds=abs(error) <= PEAK_WITHIN))
     expected, found = traffic(setting, stage), _by_group(record)
-    for key in sorted({*expected, *found}):
-        rows.append(_row(rank, "traffic", " over ".join(key), "B", expected.get(key, ()), found.get(key, 0)))
+    rows += (
+        _row(rank, "traffic", " over ".join(key), "B", expected.get(key, ()), found.get(key, 0))
+        for key in sorted({*expected, *found})
+    )
     rows.append(_row(rank, "flops", "hardware", "FLOP", hardware_flops(setting, stage), record.total_flops))
     return rows
 
 
-def _row(
-    rank: int,
-    quantity: Quantity,
-    name: str,
-    unit: str,
-    terms: Sequence[Term],
-    measured: int,
-    *,
-    planned: int | None = None,
-    within: float = 0.0,
+def _row(  # noqa: PLR0917 - the columns, in their order
+    rank: int, quantity: Quantity, name: str, unit: str, terms: Sequence[Term], measured: int
 ) -> Row:
+    """A number that is to be exact."""
     own = [term.value for term in terms if term.name == LEDGER]
     predicted = total(terms)
-    error = predicted / measured - 1 if measured else None
     return Row(
         rank=rank,
         quantity=quantity,
         name=name,
         unit=unit,
-        planned=planned if planned is not None else sum(own) if own else None,
+        planned=sum(own) if own else None,
         predicted=predicted,
         measured=measured,
-        error=error,
-        within=within,
-        holds=predicted == measured or (error is not None and abs(error) <= within),
+        error=predicted / measured - 1 if measured else None,
+        within=0.0,
+        holds=predicted == measured,
         terms=_merged(terms),
     )
 

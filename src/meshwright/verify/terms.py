@@ -1,4 +1,4 @@
-"""What a prediction is made of: amounts with their names, the ledger's own and those by which a run differs by design."""
+"""What a prediction is made of: amounts with their names, the plan's own and those by which a run differs by design."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Term:
 def planned(value: float) -> Term:
     """What the planner counts, a whole number. Raises nothing: a part of a byte is our bug."""
     whole = round(value)
-    assert abs(value - whole) < 1e-6 * max(abs(value), 1), value  # noqa: PLR2004 - rounding of float64
+    assert abs(value - whole) < 1e-6 * max(abs(value), 1), value
     return Term(name=LEDGER, value=whole, reason="")
 
 
 def differs(name: str, value: float, reason: str) -> Term:
     """A difference by design."""
     whole = round(value)
-    assert abs(value - whole) < 1e-6 * max(abs(value), 1), (name, value)  # noqa: PLR2004 - as above
+    assert abs(value - whole) < 1e-6 * max(abs(value), 1), (name, value)
     return Term(name=name, value=whole, reason=reason)
 
 

@@ -21,7 +21,7 @@ from meshwright.model.reader import read_arithmetic, read_model
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Of a run. global_batch: samples of a step.   sequence: positions of one.   steps: timed before one is recorded."""
+    """Of a run. global_batch: samples of a step.   sequence: positions of one.   steps: before one is recorded."""
 
     global_batch: int
     sequence: Tokens
@@ -45,7 +45,7 @@ def command(name: str, schedule: str | None, recipe: str, output: Output, layout
     from meshwright.verify.setting import setting_of  # noqa: PLC0415 - as above
 
     options = build(RunOptions, given, "verify run")
-    fixed = read_fixed(layout) | ({} if schedule is None else {"schedule": schedule})
+    fixed: dict[str, Any] = read_fixed(layout) | ({} if schedule is None else {"schedule": schedule})
     setting = setting_of(
         read_model(name, cache=hub_cache()),
         Layout(**fixed),

@@ -31,13 +31,13 @@ _STOP_S: Final = 5.0
 def launch(function: Callable[[int, P], T], payload: P, world_size: int, *, timeout_s: float = 60.0) -> list[T]:
     """`function(rank, payload)` on every rank, by rank.
 
-    Raises RUN020 for a rank that fails or ends without an answer, RUN021 where all are not done in time; coded errors of
-    a rank are raised as they are.
+    Raises RUN020 for a rank that fails or ends without an answer, RUN021 where all are not done in time; coded errors
+    of a rank are raised as they are.
     """
     torch.set_num_threads(1)
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
-        ends: list[Connection] = []
+        ends: list[Any] = []
         ranks: list[Any] = []
         try:
             for rank in range(world_size):
@@ -59,16 +59,16 @@ def launch(function: Callable[[int, P], T], payload: P, world_size: int, *, time
                 end.close()
 
 
-def _answered(ends: list[Connection]) -> bool:
+def _answered(ends: list[Any]) -> bool:
     return all(not end.poll() for end in ends)
 
 
-def _answers(ends: list[Connection], until: float) -> list[Any]:
+def _answers(ends: list[Any], until: float) -> list[Any]:
     """By rank; the first that fails ends the wait."""
     found: dict[int, Any] = {}
     while len(found) < len(ends):
         open_ends = [end for rank, end in enumerate(ends) if rank not in found]
-        ready = cast("list[Connection]", wait(open_ends, timeout=max(until - time.monotonic(), 0)))
+        ready = cast("list[Any]", wait(open_ends, timeout=max(until - time.monotonic(), 0)))
         if not ready:
             late = [str(rank) for rank in range(len(ends)) if rank not in found]
             raise RunError(21, f"no answer in time from rank {', '.join(late)}", "give more time, or a smaller job")

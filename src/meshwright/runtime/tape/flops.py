@@ -39,17 +39,17 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, c
 
 
 # By operator: the place of `is_causal` among its arguments. Source: torch 2.13, native_functions.yaml.
-_FORWARDS: Final[dict[Any, int]] = {
-    _aten._scaled_dot_product_flash_attention_for_cpu.default: 4,
-    _aten._scaled_dot_product_flash_attention.default: 4,
-    _aten._scaled_dot_product_efficient_attention.default: 6,
-    _aten._scaled_dot_product_cudnn_attention.default: 6,
+_FORWARDS: Final = {
+    "_scaled_dot_product_flash_attention_for_cpu": 4,
+    "_scaled_dot_product_flash_attention": 4,
+    "_scaled_dot_product_efficient_attention": 6,
+    "_scaled_dot_product_cudnn_attention": 6,
 }
-_BACKWARDS: Final[dict[Any, int]] = {
-    _aten._scaled_dot_product_flash_attention_for_cpu_backward.default: 7,
-    _aten._scaled_dot_product_flash_attention_backward.default: 11,
-    _aten._scaled_dot_product_efficient_attention_backward.default: 11,
-    _aten._scaled_dot_product_cudnn_attention_backward.default: 14,
+_BACKWARDS: Final = {
+    "_scaled_dot_product_flash_attention_for_cpu_backward": 7,
+    "_scaled_dot_product_flash_attention_backward": 11,
+    "_scaled_dot_product_efficient_attention_backward": 11,
+    "_scaled_dot_product_cudnn_attention_backward": 14,
 }
 _PRODUCTS: Final[dict[Any, Callable[..., int]]] = {
     _aten.mm.default: _product,
@@ -63,11 +63,12 @@ def flops_of(operator: Any, args: Sequence[Any], named: dict[str, Any]) -> tuple
     """The kind of work and its FLOPs; None for operators that multiply nothing."""
     if operator in _PRODUCTS:
         return "matmul", _PRODUCTS[operator](*args)
-    if operator in _FORWARDS:
-        causal = _causal(args, named, _FORWARDS[operator])
+    name = operator.overloadpacket.__name__
+    if name in _FORWARDS:
+        causal = _causal(args, named, _FORWARDS[name])
         return "attention", _attention(*args[:3], causal=causal, products=FORWARD_PRODUCTS)
-    if operator in _BACKWARDS:  # the first argument is the gradient of the output
-        causal = _causal(args, named, _BACKWARDS[operator])
+    if name in _BACKWARDS:  # the first argument is the gradient of the output
+        causal = _causal(args, named, _BACKWARDS[name])
         return "attention", _attention(*args[1:4], causal=causal, products=BACKWARD_PRODUCTS)
     return None
 

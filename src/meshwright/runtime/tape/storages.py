@@ -1,7 +1,7 @@
 """Storages that operators make go in, as they come and go; what was alive, by category, comes out.
 
-A storage is known from the operator that gives it, or the module that holds it, to its end, also where its bytes are let
-go before (`resize_`, as FSDP2 frees modules). Categories are known later than bytes: so what happened is kept, and
+A storage is known from the operator that gives it, or the module that holds it, to its end, also where its bytes are
+let go before (`resize_`, as FSDP2 frees modules). Categories are known later than bytes: so what happened is kept, and
 played again at the end. What a kernel takes and gives back inside is not seen, nor what a backend of collectives holds.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from meshwright.runtime.tape.record import Category, Phase
 
@@ -45,7 +45,7 @@ class Storages:
     def see(self, tensor: torch.Tensor) -> int:
         """The number of a tensor's storage, which is new where it was not seen before."""
         storage = tensor.untyped_storage()
-        place = storage._cdata  # noqa: SLF001 - torch's own identity of a storage
+        place = _identity(storage)
         if place not in self._numbers:
             number = self._made
             self._made += 1
@@ -67,22 +67,23 @@ class Storages:
         self.slot, self.phase = self.slot + 1, phase
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self) -> Generator[None]:
         """While this is entered, storages that are resized are seen."""
-        before = torch.UntypedStorage.resize_
+        storages: Any = torch.UntypedStorage  # in parts untyped in torch
+        before = storages.resize_
 
-        def resize(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+        def resize(storage: Any, size: int) -> Any:
             found = before(storage, size)
-            number = self._numbers.get(storage._cdata)  # noqa: SLF001 - as above
+            number = self._numbers.get(_identity(storage))
             if number is not None:
                 self._set(number, storage.nbytes())
             return found
 
-        torch.UntypedStorage.resize_ = resize
+        storages.resize_ = resize
         try:
             yield
         finally:
-            torch.UntypedStorage.resize_ = before
+            storages.resize_ = before
 
     def categories(self) -> dict[int, Category]:
         """Of every storage. What nobody claimed is an activation where it outlives the slot that made it."""
@@ -117,3 +118,8 @@ class Storages:
         if self._numbers.get(place) == number:
             del self._numbers[place]
         self._set(number, 0)
+
+
+def _identity(storage: Any) -> int:
+    """Torch's own, of the memory behind its Python objects."""
+    return storage._cdata  # noqa: SLF001 - see above

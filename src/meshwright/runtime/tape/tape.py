@@ -1,7 +1,7 @@
 """A trainer goes in; the same trainer, whose steps are recorded, and its records come out.
 
-Every operator of a step is seen, those of a backward too: autograd hands dispatch modes on to its threads. FSDP2 works on
-DTensors; for these the tape steps aside and sees the local operators below them.
+Every operator of a step is seen, those of a backward too: autograd hands dispatch modes on to its threads. FSDP2 works
+on DTensors; for these the tape steps aside and sees the local operators below them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from meshwright.runtime.tape.storages import Storages
 from meshwright.workload.slots import BACKWARD_WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
     from torch import Tensor
 
@@ -49,7 +49,7 @@ class Tape(TorchDispatchMode):
 
     def __init__(self, trainer: Trainer) -> None:
         """Of a trainer; what it holds already is seen at once."""
-        super().__init__()
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] - untyped in torch
         self.trainer = trainer
         self.storages = Storages()
         self.flops: Counter[tuple[Work, Phase]] = Counter()
@@ -211,7 +211,7 @@ class _TapedTrainer(Trainer):
 
 
 @contextmanager
-def _slot(tape: Tape, phase: Phase) -> Iterator[None]:
+def _slot(tape: Tape, phase: Phase) -> Generator[None]:
     tape.begin(phase)
     began = time.perf_counter()
     yield
