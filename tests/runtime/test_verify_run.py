@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from dataclasses import replace
+from importlib.resources import files
 from statistics import median
 
 import pytest
@@ -44,6 +47,16 @@ def test_the_grid_is_as_large_as_promised():
 def test_the_median_peak_is_closer_still():
     rows = [row for case in (*SAMPLE, *REST) for row in answer(case).body["rows"] if row.quantity == "peak"]
     assert median(abs(row.error) for row in rows) <= MEDIAN
+
+
+@pytest.mark.parametrize("layout", [Layout(dp_shard=2, zero=2), Layout(pp=2)], ids=lambda layout: layout.id)
+def test_a_tied_head_is_one_matrix_on_one_stage_and_two_on_two(tmp_path, layout):
+    config = tomllib.loads((files("meshwright.model") / "data" / f"{TINY}.toml").read_text(encoding="utf-8"))["config"]
+    (tmp_path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}), encoding="utf-8")
+    model, recipe = read_model(str(tmp_path)), read_recipe("fp32-adamw")
+    given = setting_of(model, layout, recipe, 4, 16, 1, 0)
+    found = compared(given, measure(given, read_arithmetic(str(tmp_path)), timeout_s=60))
+    assert found.verdict.answer == "yes", found.verdict.text
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +113,10 @@ def test_what_gloo_sends_in_place_of_a_reduce_scatter_is_an_all_reduce():
         (Layout(tp=2, sp=True), {"sequence": 15}, "RUN023"),
         (Layout(), {"steps": 0}, "RUN024"),
         (Layout(tp=3), {}, "LAY003"),
-        (Layout(pp=2, schedule="interleaved"), {}, "SCH"),
+        (Layout(pp=2, schedule="dualpipe_published"), {"batch": 3}, "SCH"),
+        (Layout(pp=8), {}, "LAY"),
+        (Layout(pp=4, virtual_stages=2, schedule="interleaved"), {"batch": 8}, "RUN026"),
+        (Layout(dp_replicate=2, zero=2), {}, "RUN022"),
     ],
 )
 def test_what_a_run_does_not_know_is_refused(layout, given, code):

@@ -44,7 +44,7 @@ _STATE: Final = ("parameters", "gradients", "optimizer_state")
 REASONS: Final = {
     "gradients": "accumulated from the first backward of a module on; the plan has them all the time",
     "whole_copies": "FSDP2 keeps whole modules, as products read them, beside its shards until the last backward",
-    "whole_gradients": "of a module, there when its backward ends; the plan has all from its start",
+    "whole_gradients": "of a module, as products have them, when its backward ends; the plan has all from its start",
     "flat_gradients": "FSDP2 reduces a copy of a module's gradients",
     "samples": "tokens and labels of a step, int64",
     "rotary_tables": "cosines and sines of every stage and micro-batch",
@@ -111,7 +111,7 @@ def _kinds(setting: Setting, run: StepRun) -> tuple[tuple[str, ...], list[_Life]
     lives = [*_messages(setting, run), *_sets(setting, run), *_gradients(setting, run), *_copies(setting, run)]
     lives += _gathered(setting, run)
     if (setting.slots.kind == BACKWARD_WEIGHT).any():
-        gone.add("activations")
+        gone |= {"activations", "transient"}
         lives += _split(setting, run)
     return tuple(kind for kind in WHAT if kind not in gone), lives
 
@@ -187,10 +187,11 @@ def _gradients(setting: Setting, run: StepRun) -> list[_Life]:
     found = [_Life("gradients", uses.rank[rows], run.reduce_end_s[rows], np.nan, size)]
     if _stands(setting) and layout.zero >= _GRADIENTS:
         rows = np.flatnonzero(uses.leaves_gradients)
-        whole = state.gradient_buffer[0][uses.module[rows]]
+        flat = state.gradient_buffer[0]
+        whole = state_of(setting, sharded(layout)).gathered[0] if layout.zero else flat
         found += [
-            _Life(name, uses.rank[rows], run.end_s[rows], run.reduce_end_s[rows], whole)
-            for name in ("whole_gradients", "flat_gradients")
+            _Life(name, uses.rank[rows], run.end_s[rows], run.reduce_end_s[rows], size[uses.module[rows]])
+            for name, size in (("whole_gradients", whole), ("flat_gradients", flat))
         ]
     return found
 
@@ -230,8 +231,11 @@ def _split(setting: Setting, run: StepRun) -> list[_Life]:
     saved = run.plan.modules.saved_bytes[uses.module[rows]]
     off = np.flatnonzero(uses.kind == BACKWARD_INPUT)
     size = _put_off(setting)[uses.module[off]]
+    back = np.flatnonzero(inputs)  # nothing is made beside in a slot of weight gradients
+    beside = run.plan.modules.rebuilt_bytes[uses.module[back]]
     return [
         _Life("activations", uses.rank[rows], run.start_s[rows], freed[name[rows]], saved),
+        _Life("transient", uses.rank[back], run.start_s[back], run.end_s[back], beside),
         _Life("put_off", uses.rank[off], run.end_s[off], weighed[name[off]], size),
     ]
 

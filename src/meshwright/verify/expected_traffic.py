@@ -23,8 +23,9 @@ from meshwright.runtime.loop.trainer import holders_of
 from meshwright.runtime.parallel.sums import is_partial
 from meshwright.runtime.pipeline.orders import orders_of
 from meshwright.runtime.state.weights import ranges_of, weights_of
-from meshwright.verify.setting import held_by, rows_of, sharded
+from meshwright.verify.setting import held_by, rows_of, sharded, twice_in_a_row
 from meshwright.verify.terms import Term, differs, planned
+from meshwright.workload.operators import operators
 from meshwright.workload.recomputing import repeated
 from meshwright.workload.training_messages import training_messages
 
@@ -56,7 +57,7 @@ def traffic(setting: Setting, rank: int) -> dict[tuple[str, str], tuple[Term, ..
     if setting.layout.pp > 1:
         _between_stages(setting, rank, found)
     if setting.layout.dp_replicate * setting.layout.dp_shard > 1:
-        _of_modules(setting, held, found)
+        _of_modules(setting, rank, held, found)
     _sums(setting, rank, found)
     _numbers(setting, found)
     kept = {key: tuple(term for term in terms if term.value) for key, terms in found.items()}
@@ -103,14 +104,18 @@ def _between_stages(setting: Setting, rank: int, found: Expected) -> None:
     found["send_recv", "pp"].append(planned(size * sent))
 
 
-def _of_modules(setting: Setting, held: Held, found: Expected) -> None:
+def _of_modules(setting: Setting, rank: int, held: Held, found: Expected) -> None:
     """Gathers of modules, reductions of their gradients, and sums of these over the other copies."""
     layout, zero = setting.layout, setting.layout.zero
     read, kept, summed = (_sizes(setting, listed) for listed in (gathered, updated, gradient_buffers))
     each = held.passes if zero >= ZERO_OF_STATE["gradients"] else held.modules
     padded = _padded(setting, gradient_buffers)
+    tied = "a head that is tied to the table of its stage is one matrix; the plan exchanges it twice"
     if zero == 0:
-        _copies_alone(setting, int(summed @ held.modules), found)
+        _copies_alone(setting, int((summed - _twice(setting, gradient_buffers)) @ held.modules), found)
+        axes = [axis for axis in _SAMPLES if getattr(layout, axis) > 1]
+        more = int(_twice(setting, gradient_buffers) @ held.modules)
+        found["all_reduce", axes[-1]] += [planned(more), differs("one matrix", -more, tied)]
         return
     if layout.dp_shard > 1:
         gathers, reduces = found["all_gather", "dp_shard"], found["reduce_scatter", "dp_shard"]
@@ -124,14 +129,36 @@ def _of_modules(setting: Setting, held: Held, found: Expected) -> None:
             gathers.append(differs("cast before", int((read - kept) @ times), reason))
         reason = "FSDP2 fills dim 0 of every tensor up to equal chunks"
         gathers.append(differs("padding", int(_padded(setting, gathered) @ times), reason))
+        gathers.append(differs("one matrix", -int(_twice(setting, gathered) @ times), tied))
+        reduces.append(differs("one matrix", -int(_twice(setting, gradient_buffers) @ each), tied))
         reduces += [planned(int(summed @ each)), differs("padding", int(padded @ each), reason)]
+        reason = "gradients that are not put off go with the first of two reductions in a row"
+        missing = int(_kept_early(setting) @ twice_in_a_row(setting, rank))
+        reduces.append(differs("with the one before", -missing, reason))
     if layout.dp_replicate > 1:
         pieces = (summed + padded) / layout.dp_shard
         spread = found["all_reduce", "dp_replicate"]
         spread.append(planned(float(summed @ held.modules) / layout.dp_shard))
+        more = float(_twice(setting, gradient_buffers) @ each) / layout.dp_shard
+        spread.append(differs("one matrix", -more, tied))
         spread.append(differs("padding", float(padded @ held.modules) / layout.dp_shard, "as in reduce_scatter"))
         reason = "FSDP2 sums over the other copies behind every reduction, the plan once a step"
         spread.append(differs("every reduction", float(pieces @ (each - held.modules)), reason))
+
+
+def _kept_early(setting: Setting) -> Any:
+    """Of a module of each row, gradients that a split backward does not put off: those of what no product reads."""
+    model = setting.model
+    read = {tensor for operator in operators(model) for tensor in operator.weights}
+    cut = table([sharded(setting.layout)])
+
+    def bytes_of(tensors: tuple[Tensor, ...]) -> int:
+        items = gradient_buffers(tuple(item for item in tensors if item not in read), setting.recipe)
+        whole = sum(int(np.max(item.piece_bytes(fullest_sizes(item.tensor, cut, "gathered")))) for item in items)
+        return whole + sum(_beyond(item, cut) for item in items)
+
+    modules = [block_weights(model, kind) for kind in range(len(model.kinds))]
+    return np.array([bytes_of(module) for module in (*modules, first_weights(model), last_weights(model))])
 
 
 def _copies_alone(setting: Setting, size: int, found: Expected) -> None:
@@ -159,6 +186,18 @@ def _padded(setting: Setting, listed: _Listed) -> Any:
     modules = [block_weights(model, kind) for kind in range(len(model.kinds))]
     modules += [first_weights(model), last_weights(model)]
     return np.array([sum(_beyond(item, cut) for item in listed(module, setting.recipe)) for module in modules])
+
+
+def _twice(setting: Setting, listed: _Listed) -> Any:
+    """Of a module of each row, what it shares with the other end where both are one stage, filled up."""
+    model, cut = setting.model, table([sharded(setting.layout)])
+    found = np.zeros(len(model.kinds) + 2, dtype=np.int64)
+    if setting.slots.virtual_stages == 1:
+        shared = tuple(tensor for tensor in last_weights(model) if tensor.alias is not None)
+        for item in listed(shared, setting.recipe):
+            whole = int(np.max(item.piece_bytes(fullest_sizes(item.tensor, cut, "gathered"))))
+            found[-1] += whole + _beyond(item, cut)
+    return found
 
 
 def _beyond(item: Kept, cut: Any) -> int:

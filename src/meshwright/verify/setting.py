@@ -16,7 +16,7 @@ from meshwright.layout.ownership import ZERO_OF_STATE, stage_of_layers
 from meshwright.layout.rules import first_broken
 from meshwright.model.formats import PLAIN
 from meshwright.workload.recomputing import read_recompute
-from meshwright.workload.slots import FORWARD, Shape, checked_shape
+from meshwright.workload.slots import BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, Shape, checked_shape
 
 if TYPE_CHECKING:
     from meshwright.job.recipe import Recipe
@@ -71,12 +71,16 @@ def setting_of(  # noqa: PLR0917 - the nouns
     """Checked. The layout's samples are dealt to all copies, and a single stage has the plain schedule.
 
     Raises LAY and SCH codes for a layout that breaks a rule of the model or of its schedule, RUN022 for an axis or a
-    recipe that a run does not know, RUN023 for a batch that does not part evenly, RUN024 for steps out of range.
+    recipe that a run does not know, RUN023 for a batch that does not part evenly, RUN024 for steps out of range, RUN026
+    for more stages than layers.
     """
     layout = replace(layout, attention="data_parallel", schedule=layout.schedule or PLAIN_SCHEDULE)
     for axis in _NOT_RUN:
         if getattr(layout, axis) > 1:
             raise RunError(22, f"{axis}={getattr(layout, axis)}: a run does not know this axis", f"--layout {axis}=1")
+    if layout.zero and layout.dp_shard == 1 and layout.dp_replicate > 1:
+        cause = f"zero={layout.zero} without dp_shard: a run has nothing to cut state over"
+        raise RunError(22, cause, f"--layout dp_replicate=1,dp_shard={layout.dp_replicate}, or zero=0")
     if layout.offload != "none":
         raise RunError(22, f"offload={layout.offload}: a run does not offload", "--layout offload=none")
     if recipe.parameters != "fp32" or recipe.gradients != "fp32" or recipe.optimizer != "adamw" or recipe.lora_rank:
@@ -103,7 +107,9 @@ def setting_of(  # noqa: PLR0917 - the nouns
         steps=steps,
         seed=seed,
     )
-    _ = found.slots
+    if found.slots.virtual_stages > model.layers:
+        cause = f"{found.slots.virtual_stages} stages of {model.layers} layers: one would have none"
+        raise RunError(26, cause, f"--layout pp={max(model.layers // layout.virtual_stages, 1)}")
     return found
 
 
@@ -145,6 +151,26 @@ def held_by(setting: Setting, rank: int) -> Held:
                 found["last_again"][kind] += times if chunk_ends else 0
     own = slots.kind[slots.rank == rank]
     return Held(**found, splits=bool((own >= 2).any()))  # noqa: PLR2004 - halves of a backward
+
+
+def twice_in_a_row(setting: Setting, rank: int) -> Any:
+    """By column of `Held`: weight gradients of a stage behind another with no gradient of its inputs between them."""
+    found = np.zeros(len(setting.model.kinds) + 2, dtype=np.int64)
+    slots = setting.slots
+    stages = stage_modules(setting.model.kind_of_layer, slots.virtual_stages)
+    fresh: dict[tuple[int, int], bool] = {}
+    if setting.layout.zero < ZERO_OF_STATE["gradients"]:
+        return found
+    for row in np.flatnonzero(slots.rank == rank).tolist():
+        part = int(slots.direction[row]), int(slots.virtual_stage[row])
+        kind = int(slots.kind[row])
+        if kind == BACKWARD_WEIGHT:
+            if not fresh.get(part, False):
+                np.add.at(found, list(stages[part[1]]), 1)
+            fresh[part] = False
+        elif kind == BACKWARD_INPUT:
+            fresh[part] = True
+    return found
 
 
 def rows_of(setting: Setting) -> dict[str, int]:

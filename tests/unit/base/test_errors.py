@@ -155,6 +155,7 @@ MEANING = {
     "RUN023": "a batch or a length that does not part evenly over ranks",
     "RUN024": "steps out of range",
     "RUN025": "a run without torch",
+    "RUN026": "more stages than layers",
     "SCH001": "micro-batches that a schedule does not take",
     "SCH002": "tasks that wait for each other",
     "SCH003": "an unknown schedule",

@@ -62,7 +62,7 @@ def sums_of(model: Model, world: World, holders: Mapping[str, Sequence[int]]) ->
             for name, ranks in holders.items()
             if (group := by_set.get(tuple(sorted(set(ranks))))) is not None
         },
-        copies={name: state[name] * len(holders[name]) for name in named},
+        copies={name: state[name] * len(modules) for name, modules in holders.items()},
     )
 
 
