@@ -28,8 +28,8 @@ an all_reduce), not counted on the wire.
 
 TAIL = """
 Not in the grid: experts, context parallelism and offload, which a run does not know; `zero` without dp_shard, which is
-refused; split backwards with both bf16 products and sharded state; devices and NCCL. Step time and bubble are told and not
-predicted: there are no rates of this machine to predict them from.
+refused; split backwards with both bf16 products and sharded state; devices and NCCL. Step time and bubble are told,
+not predicted: there are no rates of this machine to predict them from.
 """
 
 
