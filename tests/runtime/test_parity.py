@@ -90,6 +90,7 @@ HALVES = [
     {"tp": 2, "sp": True},
     {"dp_shard": 2, "zero": 3},
     {"pp": 2, "schedule": "zero_bubble_h1", "dp_shard": 2, "zero": 1},
+    {"pp": 2, "schedule": "zero_bubble_v", "dp_shard": 2, "zero": 3},
     {"pp": 2, "tp": 2, "schedule": "dualpipe_v", "recompute": "full"},
 ]
 

@@ -24,7 +24,7 @@ _VERBS: Final = {
     "checkpoint": ("checkpoint", "How often to save, and what a failure loses: checkpoint interval, timeline."),
     "calibrate": ("calibrate", "What this machine does, measured on its own processes: calibrate local."),
     "run": ("run", "Run a layout on real processes: run train."),
-    "verify": ("verify", "Real runs beside what was expected of them: verify parity."),
+    "verify": ("verify", "Real runs beside what was expected of them: verify parity, verify run."),
     "explain": ("explain", "Where a number of a saved result comes from: its formula, values and sources."),
     "compare": ("compare", "What changed between two saved answers of one command."),
     "list": ("listing", "What the catalog knows, with sources."),

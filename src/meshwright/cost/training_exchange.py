@@ -138,32 +138,43 @@ def _message_s(  # noqa: PLR0917 - the nouns and a message
     degree = layouts.degree(message.axis)
     if int(layouts.plain().degree(message.axis).max(initial=1)) == 1:
         return None
-    element: Any = model.plain.bits / 8
-    rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
+    sent: Any = message_bytes(model, layouts, sequence, message)
     none = np.zeros(1)
     if message.operation == "ring":
-        sizes = [product(fullest_sizes(item, layouts, "kv_cache")) for item in message.state]
-        sent: Any = sum(size * element for size in sizes) * rows
         group = groups["cp"]
         seconds = rounds_s(degree - 1, group.latency_s, sent, group.bandwidth_bytes_per_s)
         return where(degree > 1, seconds, none)
     spread = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
     spread = spread | layouts.columns["sp"]
     if message.axis == "tp":
-        sent = rows * (message.row_elements * element)
         group = groups["tp"]
         whole, ring = all_reduce("auto", group, sent, system).seconds, ring_s(group, sent)
         whole = where(layouts.columns["sp"], ring * 2, whole)
         if message.operation == "merge":
             whole = where(spread, where(layouts.columns["sp"], none, ring), whole)
         return where(degree > 1, whole, none)
-    sent = rows / layouts.degree("tp") * (message.row_elements * element)
     if message.axis == "ep":
         seconds = _all_to_all_s(system, layouts, sent, nic)
     else:  # etp lies innermost, as tp does
         inner = layouts.changed({"tp": layouts.degree("etp"), "cp": np.ones(len(layouts), dtype=np.int64)})
         seconds = ring_s(training_group(system, inner, "tp", nic), sent * layouts.degree("etp")) * 2
     return where((degree > 1) & spread, seconds, none)
+
+
+def message_bytes(model: Model, layouts: Layouts, sequence: int, message: TrainingMessage) -> Floats:
+    """Bytes of one such exchange of one micro-batch, as its collective counts a message.
+
+    Of an all_reduce its buffer, which under sp a reduce_scatter is given and an all_gather gives; of a ring what one
+    round sends; of an all_to_all what a rank sends.
+    """
+    element: Any = model.plain.bits / 8
+    rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
+    if message.operation == "ring":
+        sizes = [product(fullest_sizes(item, layouts, "kv_cache")) for item in message.state]
+        return sum(size * element for size in sizes) * rows
+    if message.axis != "tp":
+        rows = rows / layouts.degree("tp")
+    return rows * (message.row_elements * element)
 
 
 def _all_to_all_s(system: System, layouts: Layouts, sent_bytes: Any, nic: Nic) -> Any:
@@ -228,7 +239,7 @@ def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recip
     experts = _expert_shard(model, layouts, shard)
     of_experts = _expert_copies(layouts, copies, experts)
     read, held, summed = (
-        _module_bytes(model, layouts, recipe, listed) for listed in (gathered, updated, gradient_buffers)
+        module_bytes(model, layouts, recipe, listed) for listed in (gathered, updated, gradient_buffers)
     )
     spread = [(copies, shard, summed[0]), (of_experts, experts, summed[1])]
     ends = (_ends(system, layouts, nic), shard, _shared_ends(model, layouts, recipe))
@@ -246,7 +257,7 @@ def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recip
     )
 
 
-def _module_bytes(
+def module_bytes(
     model: Model,
     layouts: Layouts,
     recipe: Recipe,

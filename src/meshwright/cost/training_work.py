@@ -142,14 +142,14 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
         ways += [replace(operator, weights=(half,)) for half in adapters(operator.weights[0], recipe)]
     found: list[_Run] = []
     for place, item in enumerate(ways):
-        flops: Any = named(_flops(layouts, sequence, item), f"{item.name}_flops")
+        flops: Any = named(operator_flops(layouts, sequence, item), f"{item.name}_flops")
         seconds = _seconds(model, system, layouts, recipe, item, flops, efficiency)
         trained = not scored and (place > 0 or recipe.lora_rank == 0)
         found.append(_Run(flops=flops, seconds=seconds, trained=trained, scored=scored))
     return found
 
 
-def _flops(layouts: Layouts, sequence: int, operator: Operator) -> Floats:
+def operator_flops(layouts: Layouts, sequence: int, operator: Operator) -> Floats:
     """Forward FLOPs of one run of an operator on one rank.
 
     Experts: uniform dropless routing over the ranks of a stage, each of which computes its share of all visits.

@@ -27,7 +27,15 @@ from typing import (
 
 from meshwright.base.result import SCHEMA_VERSION, Basis, Candidate, Result
 from meshwright.layout.layout import Layout
-from meshwright.output import bodies, bodies_catalog, bodies_local, bodies_runs, bodies_timelines, bodies_training
+from meshwright.output import (
+    bodies,
+    bodies_catalog,
+    bodies_local,
+    bodies_runs,
+    bodies_timelines,
+    bodies_training,
+    bodies_verify,
+)
 from meshwright.system.facts import Facts
 
 Schema: TypeAlias = dict[str, Any]
@@ -72,6 +80,7 @@ COMMANDS: Final = (
     Command(name="calibrate local", body=bodies_local.LocalBody),
     Command(name="run train", body=bodies_runs.RunTrainBody, given=frozenset({"model", "job", "layout"})),
     Command(name="verify parity", body=bodies_runs.VerifyParityBody, given=frozenset({"model", "job"})),
+    Command(name="verify run", body=bodies_verify.VerifyRunBody, given=frozenset({"model", "layout"})),
     Command(name="compare", body=bodies.CompareBody),
     Command(name="list", body=bodies_catalog.CatalogBody),
     Command(name="study list", body=bodies_catalog.StudiesBody),

@@ -29,6 +29,7 @@ from meshwright.output.plan_tables import draw_columns, draw_flips, draw_plan
 from meshwright.output.runs import PARITY_COLUMNS, STEP_COLUMNS, run_totals, shown_steps
 from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
 from meshwright.output.training_tables import draw_training
+from meshwright.output.verify_tables import draw_verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -326,6 +327,7 @@ _DRAWN: Final[Mapping[str, Callable[[Console, Result], None]]] = {
     "calibrate local": lambda console, result: draw_local(console, result.body),
     "run train": _ran,
     "verify parity": _parity,
+    "verify run": draw_verify,
     "compare": _changes,
 }
 """What draws the answer of a command."""

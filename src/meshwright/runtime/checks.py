@@ -156,7 +156,11 @@ def check_sizes(model: Model, layout: Layout, job: RunJob) -> None:
 
 def recipe_of(name: str) -> Recipe:
     """The recipe, if a run can keep what it says. Raises JOB040 (unknown), RUN009 (not run)."""
-    recipe = read_recipe(name)
+    return check_recipe(read_recipe(name), name)
+
+
+def check_recipe(recipe: Recipe, name: str) -> Recipe:
+    """The recipe itself. Raises RUN009 for one that a run does not keep."""
     if not runs(recipe):
         known = ", ".join(item for item in RECIPES.names() if runs(read_recipe(item)))
         cause = f"recipe {name}: a run keeps and sums in fp32 and updates with adamw"

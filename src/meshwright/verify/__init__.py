@@ -1,1 +1,1 @@
-"""How far apart the answers are: parity, traces, this machine's calibration, published tables, and why."""
+"""What was predicted beside what was measured."""

@@ -10,6 +10,7 @@ from meshwright.cli.verbs import Verbs
 
 _WHAT: Final = {
     "parity": ("verify_parity", "Whether a layout trains, weight by weight, as one process does."),
+    "run": ("verify_run", "A layout run for real on this machine: its bytes, messages and FLOPs, as predicted or not."),
 }
 
 

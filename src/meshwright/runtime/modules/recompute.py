@@ -62,10 +62,12 @@ def remade(product: Tensor, make: Callable[[], Tensor], *, wanted: bool) -> Abst
     """Where `product` is saved for a backward inside, `make` is kept in its stead and called when it is needed."""
     if not wanted or not torch.is_grad_enabled():
         return nullcontext()
-    place = (product.data_ptr(), product.shape)
+    place = (product.data_ptr(), product.numel())
 
     def pack(tensor: Tensor) -> Tensor | partial[Tensor]:
-        return partial(make) if (tensor.data_ptr(), tensor.shape) == place else tensor
+        # a product of more than two dims is saved as the matrix that it is viewed as
+        same = (tensor.data_ptr(), tensor.numel()) == place
+        return partial(_viewed, make, tensor.shape) if same else tensor
 
     def unpack(kept: Tensor | partial[Tensor]) -> Tensor:
         if isinstance(kept, Tensor):
@@ -74,3 +76,7 @@ def remade(product: Tensor, make: Callable[[], Tensor], *, wanted: bool) -> Abst
             return kept()
 
     return saved_tensors_hooks(pack, unpack)
+
+
+def _viewed(make: Callable[[], Tensor], shape: torch.Size) -> Tensor:
+    return make().view(shape)

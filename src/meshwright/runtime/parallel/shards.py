@@ -91,6 +91,10 @@ def reduce_now(stage: Stage, layout: Layout, *, last: bool) -> None:
     root: Any = (replicate if layout.zero == 0 else fully_shard).state(stage)  # pyright: ignore[reportFunctionMemberAccess]
     for state in root._state_ctx.all_states:  # noqa: SLF001 - see above
         for group in state._fsdp_param_groups:  # noqa: SLF001
+            for parameter in group.fsdp_params:  # all in the format of sums, as those that a backward left are
+                parameter.accumulate_unsharded_grad_if_needed()
+                if parameter.unsharded_accumulated_grad is None:
+                    parameter.to_accumulated_grad_if_needed()
             group.post_backward()
     root._root_post_backward_final_callback()  # noqa: SLF001
 

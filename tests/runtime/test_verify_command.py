@@ -1,0 +1,92 @@
+"""`meshwright verify run`: an answer in every form, refusals with codes, and no torch before a layout is run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.ui.program import answer_of, meshwright
+from tests.ui.published_schema import FILE
+
+LINE = ("verify", "run", "--model", "tiny-qwen3", "--layout", "pp=2", "--global-batch", "4", "--sequence", "16")
+
+
+@pytest.fixture(scope="module")
+def answer():
+    return answer_of(*LINE, "--schedule", "zero_bubble_h1", "--steps", "1")
+
+
+def test_its_answer_keeps_the_published_schema(answer):
+    found = next(Draft202012Validator(json.loads(FILE.read_text(encoding="utf-8"))).iter_errors(answer), None)
+    assert found is None, found
+
+
+def test_both_stages_are_compared_and_all_terms_add_up(answer):
+    assert {row["rank"] for row in answer["rows"]} == {0, 1}
+    assert all(sum(term["value"] for term in row["terms"]) == row["predicted"] for row in answer["rows"])
+    assert {row["quantity"] for row in answer["rows"]} == {"resident", "peak", "traffic", "flops"}
+    assert answer["inputs"]["layout"]["schedule"] == "zero_bubble_h1"
+
+
+def test_every_difference_from_the_plan_has_a_reason(answer):
+    terms = [term for row in answer["rows"] if row["quantity"] != "peak" for term in row["terms"]]
+    assert all(term["reason"] for term in terms if term["name"] != "planned")
+
+
+def test_times_are_told_and_not_predicted(answer):
+    times = answer["times"]
+    assert times["step_s"] > 0
+    assert times["predicted_step_s"] is None
+    assert times["reason"]
+    assert len(times["idle_fraction"]) == 2
+
+
+def test_a_pipeline_sends_rows_one_way_and_gradients_the_other(answer):
+    sent = {(item["rank"], item["phase"]): item for item in answer["traffic"] if item["collective"] == "send_recv"}
+    assert sorted(sent) == [(0, "forward"), (1, "backward_input")]
+    assert {item["axis"] for item in sent.values()} == {"pp"}
+    assert {item["message_bytes"] for item in sent.values()} == {4 * 16 * 64 * 4}
+
+
+@pytest.mark.parametrize("form", ["human", "md", "csv"])
+def test_it_is_drawn_in_every_form(form):
+    found = meshwright(*LINE, "--layout", "pp=1", "--steps", "1", "--format", form)
+    assert found.code == 0, found.err
+    if form == "csv":
+        rows = list(csv.DictReader(io.StringIO(found.out)))
+        assert {row["quantity"] for row in rows} == {"resident", "peak", "flops"}
+    else:
+        assert found.out.startswith("yes: ")
+        assert "resident" in found.out
+        assert "rotary" in found.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--layout", "cp=2"), "RUN005"),
+        (("--layout", "dp_shard=3"), "RUN007"),
+        (("--steps", "0"), "RUN012"),
+        (("--recipe", "bf16-adamw"), "RUN009"),
+        (("--layout", "tp=5"), "LAY003"),
+        (("--schedule", "nothing"), "SCH003"),
+    ],
+)
+def test_bad_input_is_one_coded_message(words, code):
+    found = meshwright(*LINE, *words)
+    assert found.code == 2
+    assert f"error[{code}]" in found.err
+    assert "fix: " in found.err
+
+
+def test_help_loads_no_torch():
+    steps = ("import sys", "from meshwright.cli.main import run", "run(['verify', 'run', '--help'])")
+    script = "; ".join([*steps, "print('torch' in sys.modules)"])
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert out.rstrip().endswith("False")
