@@ -110,12 +110,8 @@ def _of_modules(setting: Setting, rank: int, held: Held, found: Expected) -> Non
     read, kept, summed = (_sizes(setting, listed) for listed in (gathered, updated, gradient_buffers))
     each = held.passes if zero >= ZERO_OF_STATE["gradients"] else held.modules
     padded = _padded(setting, gradient_buffers)
-    tied = "a head that is tied to the table of its stage is one matrix; the plan exchanges it twice"
     if zero == 0:
-        _copies_alone(setting, int((summed - _twice(setting, gradient_buffers)) @ held.modules), found)
-        axes = [axis for axis in _SAMPLES if getattr(layout, axis) > 1]
-        more = int(_twice(setting, gradient_buffers) @ held.modules)
-        found["all_reduce", axes[-1]] += [planned(more), differs("one matrix", -more, tied)]
+        _copies_alone(setting, int(summed @ held.modules), found)
         return
     if layout.dp_shard > 1:
         gathers, reduces = found["all_gather", "dp_shard"], found["reduce_scatter", "dp_shard"]
@@ -129,8 +125,6 @@ def _of_modules(setting: Setting, rank: int, held: Held, found: Expected) -> Non
             gathers.append(differs("cast before", int((read - kept) @ times), reason))
         reason = "FSDP2 fills dim 0 of every tensor up to equal chunks"
         gathers.append(differs("padding", int(_padded(setting, gathered) @ times), reason))
-        gathers.append(differs("one matrix", -int(_twice(setting, gathered) @ times), tied))
-        reduces.append(differs("one matrix", -int(_twice(setting, gradient_buffers) @ each), tied))
         reduces += [planned(int(summed @ each)), differs("padding", int(padded @ each), reason)]
         reason = "gradients that are not put off go with the first of two reductions in a row"
         missing = int(_kept_early(setting) @ twice_in_a_row(setting, rank))
@@ -139,8 +133,6 @@ def _of_modules(setting: Setting, rank: int, held: Held, found: Expected) -> Non
         pieces = (summed + padded) / layout.dp_shard
         spread = found["all_reduce", "dp_replicate"]
         spread.append(planned(float(summed @ held.modules) / layout.dp_shard))
-        more = float(_twice(setting, gradient_buffers) @ each) / layout.dp_shard
-        spread.append(differs("one matrix", -more, tied))
         spread.append(differs("padding", float(padded @ held.modules) / layout.dp_shard, "as in reduce_scatter"))
         reason = "FSDP2 sums over the other copies behind every reduction, the plan once a step"
         spread.append(differs("every reduction", float(pieces @ (each - held.modules)), reason))
@@ -186,18 +178,6 @@ def _padded(setting: Setting, listed: _Listed) -> Any:
     modules = [block_weights(model, kind) for kind in range(len(model.kinds))]
     modules += [first_weights(model), last_weights(model)]
     return np.array([sum(_beyond(item, cut) for item in listed(module, setting.recipe)) for module in modules])
-
-
-def _twice(setting: Setting, listed: _Listed) -> Any:
-    """Of a module of each row, what it shares with the other end where both are one stage, filled up."""
-    model, cut = setting.model, table([sharded(setting.layout)])
-    found = np.zeros(len(model.kinds) + 2, dtype=np.int64)
-    if setting.slots.virtual_stages == 1:
-        shared = tuple(tensor for tensor in last_weights(model) if tensor.alias is not None)
-        for item in listed(shared, setting.recipe):
-            whole = int(np.max(item.piece_bytes(fullest_sizes(item.tensor, cut, "gathered"))))
-            found[-1] += whole + _beyond(item, cut)
-    return found
 
 
 def _beyond(item: Kept, cut: Any) -> int:
