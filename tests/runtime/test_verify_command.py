@@ -90,3 +90,24 @@ def test_help_loads_no_torch():
     script = "; ".join([*steps, "print('torch' in sys.modules)"])
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
     assert out.rstrip().endswith("False")
+
+
+def faults_of_schema(found):
+    return list(Draft202012Validator(json.loads(FILE.read_text(encoding="utf-8"))).iter_errors(found))
+
+
+def test_the_calls_of_a_run_are_compared():
+    found = answer_of(*LINE, "--schedule", "zero_bubble_h1", "--steps", "1", "--check")
+    assert found["verdict"]["answer"] == "yes", found["verdict"]
+    assert found["faults"] == []
+    assert found["calls"] > 0
+    assert not faults_of_schema(found)
+
+
+def test_stages_that_sleep_are_held_to_the_engine():
+    sleep = "forward=10ms,backward=20ms,weight=10ms"
+    given = ("--stages", "2", "--micro-batches", "4", "--schedule", "one_f_one_b,dualpipe_declared")
+    found = answer_of("verify", "run", "--sleep", sleep, *given)
+    assert {row["schedule"] for row in found["bubbles"]} == {"one_f_one_b", "dualpipe_declared"}
+    assert all(row["measured_s"] >= row["simulated_s"] for row in found["bubbles"])
+    assert not faults_of_schema(found)

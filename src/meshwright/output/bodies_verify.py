@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+from meshwright.base.result import Excluded
+
 
 class Term(TypedDict):
     """One amount of a prediction. reason: why a run has it by design; empty for what the plan has too."""
@@ -69,3 +71,69 @@ class VerifyRunBody(TypedDict):
     traffic: list[Sent]
     model_flops: list[int]
     times: VerifyTimes
+
+
+class CallGroup(TypedDict):
+    """The ranks that a call is between."""
+
+    name: str
+    axis: str
+    ranks: list[int]
+
+
+class WaitLink(TypedDict):
+    """In a cyclic wait: a call of a rank, and what it waits for."""
+
+    rank: int
+    call: int
+    waits_for: str
+
+
+class CallFault(TypedDict):
+    """What is wrong with a call. other, other_call: the rank on the other side and its call, null for none."""
+
+    kind: str
+    group: CallGroup
+    rank: int
+    call: int
+    other: int | None
+    other_call: int | None
+    text: str
+    cycle: list[WaitLink]
+
+
+class CallsBody(TypedDict):
+    """`verify run --check`: the calls of a step, of all ranks."""
+
+    calls: int
+    faults: list[CallFault]
+
+
+class Bubble(TypedDict):
+    """A schedule whose stages sleep, measured beside simulated; null but for `excluded` where it takes no such shape.
+
+    *_s: from the start to the last gradient of all ranks; *_step_s: with the update.   *_bubble: the part that ranks
+    wait.   overhead_s: what slots cost beside their sleep, in the simulation.   allowed_s: how far apart both may be.
+    """
+
+    schedule: str
+    excluded: Excluded | None
+    simulated_s: float | None
+    measured_s: float | None
+    lowest_s: float | None
+    highest_s: float | None
+    simulated_step_s: float | None
+    measured_step_s: float | None
+    simulated_bubble: float | None
+    measured_bubble: float | None
+    overhead_s: float | None
+    allowed_s: float | None
+    within: bool | None
+
+
+class BubblesBody(TypedDict):
+    """`verify run --sleep`. slot_overhead_s: of one slot, measured before.   share: that is allowed beside it."""
+
+    slot_overhead_s: float
+    share: float
+    bubbles: list[Bubble]

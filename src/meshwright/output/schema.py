@@ -50,7 +50,7 @@ _BASIS: Final = f"^({'|'.join(Basis)})(: .+)?$|^as each .+$"
 class Command:
     """One command's document. given: nouns that are never null.   candidate: the definition of its candidates.
 
-    discipline: of its job, where the document depends on it.
+    discipline: of its job, where the document depends on it.   form: where it depends on an option.
     """
 
     name: str
@@ -58,11 +58,12 @@ class Command:
     given: frozenset[str] = frozenset()
     candidate: str | None = None
     discipline: str | None = None
+    form: str | None = None
 
     @property
     def key(self) -> str:
         """Its name among the definitions."""
-        return "_".join([*self.name.split(), *([self.discipline] if self.discipline else [])])
+        return "_".join([*self.name.split(), *filter(None, (self.discipline, self.form))])
 
 
 COMMANDS: Final = (
@@ -81,6 +82,8 @@ COMMANDS: Final = (
     Command(name="run train", body=bodies_runs.RunTrainBody, given=frozenset({"model", "job", "layout"})),
     Command(name="verify parity", body=bodies_runs.VerifyParityBody, given=frozenset({"model", "job"})),
     Command(name="verify run", body=bodies_verify.VerifyRunBody, given=frozenset({"model", "layout"})),
+    Command(name="verify run", body=bodies_verify.CallsBody, given=frozenset({"model", "layout"}), form="check"),
+    Command(name="verify run", body=bodies_verify.BubblesBody, form="sleep"),
     Command(name="compare", body=bodies.CompareBody),
     Command(name="list", body=bodies_catalog.CatalogBody),
     Command(name="study list", body=bodies_catalog.StudiesBody),

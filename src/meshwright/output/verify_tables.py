@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.units import show_bytes, show_flops, show_seconds
 from meshwright.output.columns import Column
 from meshwright.output.plan_tables import draw_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from meshwright.base.result import Result
@@ -20,6 +22,10 @@ def _exact(value: int) -> str:
 
 def _error(value: float) -> str:
     return f"{value:+.1%}"
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}"
 
 
 ROW_COLUMNS: Final = (
@@ -37,12 +43,41 @@ TERM_COLUMNS: Final = (
     Column(name="value", value=lambda pair: pair[1].value, show=_exact),
     Column(name="why", value=lambda pair: pair[1].reason, side="left"),
 )
-_PEAK: Final = "peak"
+BUBBLE_COLUMNS: Final = (
+    Column(name="schedule", value=lambda row: row.schedule, side="left"),
+    Column(name="simulated", value=lambda row: row.simulated_s, show=show_seconds),
+    Column(name="measured", value=lambda row: row.measured_s, show=show_seconds),
+    Column(name="allowed apart", value=lambda row: row.allowed_s, show=show_seconds),
+    Column(name="waits, simulated", value=lambda row: row.simulated_bubble, show=_share),
+    Column(name="waits, measured", value=lambda row: row.measured_bubble, show=_share),
+    Column(name="", value=lambda row: "" if row.within else "beyond", side="left"),
+)
 
 
 def draw_verify(console: Console, result: Result) -> None:
+    """What was measured, in the form that was asked for: a run, its calls, or stages that sleep."""
+    for part, draw in (("faults", _faults), ("bubbles", _bubbles), ("rows", _run)):
+        if part in result.body:
+            draw(console, result.body)
+
+
+def _faults(console: Console, body: Mapping[str, Any]) -> None:
+    """What is wrong with the calls of a run, one a line."""
+    for fault in body["faults"]:
+        console.print(f"  {fault.text}")
+
+
+def _bubbles(console: Console, body: Mapping[str, Any]) -> None:
+    """Schedules whose stages sleep, and those that do not take the shape."""
+    console.print()
+    draw_columns(console, BUBBLE_COLUMNS, [row for row in body["bubbles"] if row.excluded is None])
+    for row in body["bubbles"]:
+        if row.excluded is not None:
+            console.print(f"{row.schedule}: {row.excluded.reason}")
+
+
+def _run(console: Console, body: Mapping[str, Any]) -> None:
     """Every number, the terms of the first rank, what was alive at its peak, and times."""
-    body = result.body
     console.print("\nplanned, predicted (with what a run has by design), measured; bytes and FLOPs of a step:")
     draw_columns(console, ROW_COLUMNS, body["rows"])
     first = body["rows"][0].rank

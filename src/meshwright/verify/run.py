@@ -122,7 +122,7 @@ def compared(setting: Setting, measured: Sequence[Measured]) -> Result:
     return Result(
         command="verify run",
         verdict=Verdict(answer="no" if wrong else "yes", text=text),
-        inputs=_inputs(setting),
+        inputs=inputs_of(setting),
         not_modelled=NOT_MODELLED,
         basis=_BASIS,
         body={
@@ -208,7 +208,8 @@ def _times(setting: Setting, measured: Sequence[Measured]) -> dict[str, Any]:
     }
 
 
-def _inputs(setting: Setting) -> dict[str, Any]:
+def inputs_of(setting: Setting) -> dict[str, Any]:
+    """The nouns of an answer about a setting."""
     options = {
         "recipe": setting.recipe,
         "global_batch": setting.global_batch,
