@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import partial
 from statistics import median
@@ -110,11 +110,17 @@ def bubbles(options: BubbleOptions) -> Result:
     return Result(
         command="verify run",
         verdict=_verdict(ran, overhead_s),
-        inputs={"model": None, "system": None, "job": None, "layout": None, "options": options},
+        inputs={"model": None, "system": None, "job": None, "layout": None, "options": _told(options)},
         not_modelled=_NOT_MODELLED,
         basis={"simulated_s": Basis.SIMULATED, "measured_s": Basis.MEASURED, "slot_overhead_s": Basis.MEASURED},
         body={"slot_overhead_s": overhead_s, "share": float(SHARE), "bubbles": rows},
     )
+
+
+def _told(options: BubbleOptions) -> dict[str, object]:
+    """The options, with seconds as they are told."""
+    sleep = {f"{item.name}_s": float(getattr(options.sleep, item.name)) for item in fields(Sleep)}
+    return {item.name: getattr(options, item.name) for item in fields(options)} | {"sleep": sleep}
 
 
 def simulated(options: BubbleOptions) -> tuple[BubbleRow, ...]:

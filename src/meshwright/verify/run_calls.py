@@ -1,4 +1,4 @@
-"""A checked setting goes in; it is run on real processes that record their calls; what is wrong with these comes out."""
+"""A checked setting goes in; it is run on real processes that record their calls; what is wrong comes out."""
 
 from __future__ import annotations
 
