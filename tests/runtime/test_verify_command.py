@@ -107,7 +107,9 @@ def test_the_calls_of_a_run_are_compared():
 def test_stages_that_sleep_are_held_to_the_engine():
     sleep = "forward=10ms,backward=20ms,weight=10ms"
     given = ("--stages", "2", "--micro-batches", "4", "--schedule", "one_f_one_b,dualpipe_declared")
-    found = answer_of("verify", "run", "--sleep", sleep, *given)
+    ran = meshwright("verify", "run", "--sleep", sleep, *given, "--format", "json")
+    assert ran.code in {0, 1}, ran.err  # a loaded machine may be beyond the bound, which test_bubbles judges
+    found = json.loads(ran.out)
     assert {row["schedule"] for row in found["bubbles"]} == {"one_f_one_b", "dualpipe_declared"}
     assert all(row["measured_s"] >= row["simulated_s"] for row in found["bubbles"])
     assert not faults_of_schema(found)

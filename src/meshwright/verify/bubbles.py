@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import partial
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from meshwright.base.errors import RunError, ScheduleError, suggest
 from meshwright.base.result import Basis, Excluded, Result, Verdict
@@ -117,7 +117,7 @@ def bubbles(options: BubbleOptions) -> Result:
     )
 
 
-def _told(options: BubbleOptions) -> dict[str, object]:
+def _told(options: BubbleOptions) -> dict[str, Any]:
     """The options, with seconds as they are told."""
     sleep = {f"{item.name}_s": float(getattr(options.sleep, item.name)) for item in fields(Sleep)}
     return {item.name: getattr(options, item.name) for item in fields(options)} | {"sleep": sleep}
