@@ -64,6 +64,21 @@ PARTS = {
         marks="campaign",
         what="layouts of up to 8 real ranks beside one process in float64: every pair of values of the grid, twice",
     ),
+    "bubbles": Part(
+        folder="tests/runtime/test_bubbles.py",
+        marks="campaign",
+        what="every schedule with stages that sleep, on real processes, held to the engine within the stated bound",
+    ),
+    "local": Part(
+        folder="tests/runtime/test_calibrate_local.py",
+        marks="campaign",
+        what="this machine measured, and real steps of four processes inside the intervals that follow",
+    ),
+    "tape": Part(
+        folder="tests/runtime/test_verify_run.py",
+        marks="campaign",
+        what="real runs of the whole grid beside their plans: bytes, FLOPs and state exact, peaks within their bounds",
+    ),
     "oracle": Part(folder="tests/oracle", marks="campaign", what="random configs, counted here and by transformers"),
     "activations": Part(
         folder="tests/oracle/test_saved_activations.py",

@@ -26,24 +26,37 @@ SLEEP = read_sleep("forward=4ms, backward=8ms, weight=4ms, update=2ms")
 OPTIONS = BubbleOptions(sleep=SLEEP, stages=2, micro_batches=4)
 
 
+def check_rows(body, micro_batches):
+    """Whatever the machine does: nothing ends before the simulation, and the bound is what it is said to be."""
+    for row in body["bubbles"]:
+        assert row.excluded is None
+        assert row.lowest_s >= row.simulated_s
+        assert row.measured_step_s >= row.simulated_step_s
+        assert row.measured_bubble >= row.simulated_bubble
+        assert row.allowed_s == pytest.approx(float(SHARE) * row.simulated_s + row.overhead_s)
+        assert row.overhead_s >= 2 * micro_batches * body["slot_overhead_s"]
+        assert row.within == (row.measured_s - row.simulated_s <= row.allowed_s)
+
+
+def test_no_schedule_ends_before_it_does_in_the_simulation():
+    body = bubbles(replace(OPTIONS, repeats=1)).body
+    check_rows(body, OPTIONS.micro_batches)
+    assert {row.schedule for row in body["bubbles"]} == set(SCHEDULES.names())
+
+
+@pytest.mark.campaign
 @pytest.mark.parametrize(("stages", "micro_batches"), [(2, 4), (4, 8)])
-def test_every_schedule_waits_as_simulated(stages, micro_batches):
-    """Nothing ends before the simulation, ever; and within the stated bound after it, at the second try at most."""
+def test_every_schedule_waits_as_simulated(stages, micro_batches, record_property):
+    """Within the stated bound, at the second try at most. Of the campaign: a busy machine is beyond any bound."""
     left, tries = list(SCHEDULES.names()), 0
     while left and tries < 2:
         tries += 1
         options = replace(OPTIONS, stages=stages, micro_batches=micro_batches, schedule=",".join(left))
         with undisturbed():
             body = bubbles(options).body
-        for row in body["bubbles"]:
-            assert row.excluded is None
-            assert row.lowest_s >= row.simulated_s
-            assert row.measured_step_s >= row.simulated_step_s
-            assert row.measured_bubble >= row.simulated_bubble
-            assert row.allowed_s == pytest.approx(float(SHARE) * row.simulated_s + row.overhead_s)
-            assert row.overhead_s >= 2 * micro_batches * body["slot_overhead_s"]
-            assert row.within == (row.measured_s - row.simulated_s <= row.allowed_s)
+        check_rows(body, micro_batches)
         left = [row.schedule for row in body["bubbles"] if not row.within]
+    record_property("cases", len(SCHEDULES.names()))
     assert left == []
 
 
