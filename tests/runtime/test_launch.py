@@ -18,6 +18,7 @@ from meshwright.base.errors import LayoutError, RunError  # noqa: E402
 from meshwright.runtime.job import Launcher  # noqa: E402
 from meshwright.runtime.launch.supervisor import Crew, launch  # noqa: E402
 from meshwright.runtime.launch.under import run_under  # noqa: E402
+from meshwright.runtime.launch.whereabouts import Board, Note  # noqa: E402
 from tests.runtime.processes import children_of, gone_within  # noqa: E402
 
 _STEP = 2
@@ -174,6 +175,17 @@ def alone(member, _):
 def test_a_rank_that_nobody_waits_for_may_not_stand_either():
     error, _ = outcome(alone, 1, timeout_s=2.0)
     assert error.cause.startswith("rank 0 (pp 0, tp 0) stood still for 2 s")
+
+
+def test_a_note_that_is_being_written_is_no_note_of_long_ago(tmp_path):
+    board = Board(tmp_path / "board", 1)
+    line = board.lines[0]
+    line.write(Note(at_s=time.monotonic(), doing="here"))
+    line.memory[line.start + 4 : line.start + 12] = bytes(8)  # as struct leaves a head for a moment
+    assert time.monotonic() - line.read().at_s < 60
+    line.write(Note(at_s=time.monotonic(), doing="there"))
+    assert line.read().doing == "there"
+    board.close()
 
 
 # -------------------------------------------------------------------------------------------- under another's launcher

@@ -82,7 +82,8 @@ def test_every_pair_of_values_trains_as_one_process_does(seed, tmp_path, record_
 
 
 def test_tp_beyond_the_kv_heads_repeats_them(tmp_path, record_property):
-    layouts = [Layout(tp=8, sp=sp, schedule="one_f_one_b", attention="data_parallel") for sp in (False, True)]
+    plain = {"tp": 8, "micro_batch": 8, "schedule": "one_f_one_b", "attention": "data_parallel"}
+    layouts = [Layout(**plain, sp=sp) for sp in (False, True)]
     check(8, [Choice(model="tiny-llama", layout=item) for item in layouts], tmp_path, record_property)
 
 

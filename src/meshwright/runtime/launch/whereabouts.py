@@ -140,6 +140,8 @@ class Line:
             try:
                 doing, call, peers, number = json.loads(line[_HEAD.size : _HEAD.size + length])
             except ValueError:
+                at_s = 0.0
+            if not at_s:  # struct clears a head before it fills it: a rank that is interrupted there stands since 0
                 time.sleep(_MOMENT_S)
                 continue
             return Note(at_s=at_s, doing=doing, call=call, peers=tuple(peers), number=number, inside=inside)
