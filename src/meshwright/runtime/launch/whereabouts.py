@@ -14,6 +14,7 @@ import mmap
 import struct
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -137,14 +138,11 @@ class Line:
         for _ in range(_TRIES):
             line = bytes(self.memory[self.start : self.start + self.room])
             length, at_s, inside = _HEAD.unpack_from(line)
-            try:
+            with suppress(ValueError):
                 doing, call, peers, number = json.loads(line[_HEAD.size : _HEAD.size + length])
-            except ValueError:
-                at_s = 0.0
-            if not at_s:  # struct clears a head before it fills it: a rank that is interrupted there stands since 0
-                time.sleep(_MOMENT_S)
-                continue
-            return Note(at_s=at_s, doing=doing, call=call, peers=tuple(peers), number=number, inside=inside)
+                if at_s:  # struct clears a head before it fills it: a rank that is interrupted there stands since 0
+                    return Note(at_s=at_s, doing=doing, call=call, peers=tuple(peers), number=number, inside=inside)
+            time.sleep(_MOMENT_S)
         return Note(at_s=time.monotonic(), doing="an unknown place")
 
 
