@@ -102,12 +102,6 @@ def test_the_answer_holds_no_host_no_path_and_no_clock(answer):
 # ------------------------------------------------------------------------------------------------------------ processes
 
 
-def _sum_of_ranks(rank):
-    value = torch.tensor([float(rank)])
-    torch.distributed.all_reduce(value)
-    return float(value)
-
-
 def test_cuda_that_is_not_there_is_refused():
     with pytest.raises(RunError, match="RUN002"):
         check_devices("cuda", torch.cuda.device_count() + 1)

@@ -156,7 +156,7 @@ def crossed(member, _):
     first, second = dist.new_group([0, 1]), dist.new_group([1, 0])
     member.where.enters_step(_STEP)
     if member.rank == 1:
-        time.sleep(0.5)
+        time.sleep(2)
         dist.all_reduce(torch.ones(1), group=second)
     dist.barrier(group=first)
 

@@ -18,7 +18,7 @@ from meshwright.runtime.loop.samples import SyntheticTokens
 from meshwright.runtime.loop.trainer import Batch, Recipe, trainer_of
 from meshwright.runtime.parallel.shards import Precision
 from meshwright.runtime.parallel.vocabulary import NO_LABEL
-from meshwright.runtime.state.safetensors import SINGLE, create, stored_values, write_part
+from meshwright.runtime.state.safetensors import INDEX, SINGLE, create, stored_values, write_part
 from meshwright.runtime.state.weights import made_up, shapes_of
 from meshwright.runtime.world import join
 from meshwright.workload.slots import Shape, checked_shape
@@ -149,6 +149,23 @@ def test_a_file_that_is_no_safetensors_file_is_told(tmp_path):
         (tmp_path / SINGLE).write_bytes(text)
         with pytest.raises(RunError, match="RUN016"):
             stored_values(tmp_path, {}, tied=False)
+
+
+def test_an_index_that_lists_no_files_is_told(tmp_path):
+    for text in ("[]", "{}", '{"weight_map": []}'):
+        (tmp_path / INDEX).write_text(text)
+        with pytest.raises(RunError, match="RUN016"):
+            stored_values(tmp_path, {}, tied=False)
+
+
+def test_another_seed_draws_other_weights_and_other_samples():
+    model, name = read_model("tiny-qwen3"), "model.layers.0.mlp.up_proj.weight"
+    ranges = tuple(range(size) for size in shapes_of(model)[name])
+    drawn = [made_up(model, seed)(name, ranges) for seed in (0, 1, 1)]
+    assert torch.equal(drawn[1], drawn[2])
+    assert not torch.equal(drawn[0], drawn[1])
+    first, second = (SyntheticTokens(seed=seed, vocab=512, sequence=24, ragged=False) for seed in (0, 1))
+    assert not any(torch.equal(first.sample(index)[0], second.sample(index)[0]) for index in range(8))
 
 
 def test_a_tensor_of_another_shape_or_none_is_told(tmp_path):

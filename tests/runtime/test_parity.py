@@ -11,6 +11,7 @@ import torch
 
 from meshwright.layout.layout import Layout
 from meshwright.runtime.loop.trainer import Recipe
+from meshwright.verify import parity
 from meshwright.verify.parity_grid import Choice, axes_of, covering, values_of
 from meshwright.workload.recomputing import RECOMPUTE
 from meshwright.workload.slots import SCHEDULES
@@ -103,6 +104,16 @@ def test_in_bf16_a_layout_is_as_far_from_float64_as_one_process(fields):
     for (found,) in run_ranks(layout.world_size, bf16_parity_of, [case]):
         assert found.name is None, found
         assert found.worst <= MULTIPLE, found
+
+
+def test_in_bf16_what_is_no_number_is_not_near():
+    """Of the layout, of one process in bf16, or of both: nothing can be said to be as far as the other then."""
+    whole, near, broken = torch.ones(2), torch.full((2,), 1.5), torch.tensor([1.0, float("nan")])
+    assert parity._multiple(near, whole, near) == 1
+    for mine, rounded in ((broken, near), (near, broken), (broken, broken)):
+        assert parity._multiple(mine, whole, rounded) == float("inf")
+    for mine, rounded in (([float("nan")], [1.5]), ([1.5], [float("nan")]), ([float("nan")], [float("nan")])):
+        assert parity._series(mine, [1.0], rounded) == float("inf")
 
 
 def both_ways(tp):

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from meshwright.base.errors import RunError
 from meshwright.model.reader import read_config
+from meshwright.runtime.job import launcher_of
 from tests.ui.program import meshwright
 
 _RUN = ("run", "train", "--steps", "1", "--global-batch", "4", "--sequence", "8")
@@ -85,6 +87,13 @@ def test_a_launcher_that_started_another_number_of_processes_is_refused_once(mon
     assert "error[RUN003]: WORLD_SIZE is 'many'" in meshwright(*_TINY).err
 
 
+def test_a_rank_beyond_the_last_is_refused():
+    said = {"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    with pytest.raises(RunError, match="RUN003"):
+        launcher_of(said)
+    assert launcher_of({**said, "RANK": "1"}).rank == 1
+
+
 _LLAMA = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 96, "max_position_embeddings": 64,
@@ -104,7 +113,6 @@ _LLAMA = {
     ],
 )
 def test_what_the_modules_do_not_compute_is_refused(change, cause):
-    from meshwright.base.errors import RunError
     from meshwright.runtime.checks import check_class
 
     check_class(read_config(_LLAMA, "plain"))
@@ -115,7 +123,6 @@ def test_what_the_modules_do_not_compute_is_refused(change, cause):
 
 
 def test_a_rank_without_token_numbers_is_refused():
-    from meshwright.base.errors import RunError
     from meshwright.layout.layout import Layout
     from meshwright.runtime.checks import check_sizes
     from meshwright.runtime.job import RunJob

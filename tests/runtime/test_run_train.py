@@ -105,7 +105,9 @@ def started(*arguments, ranks):
     while len(children_of(run.pid)) < ranks and time.monotonic() < limit:
         time.sleep(0.05)
     found = children_of(run.pid)
-    assert len(found) == ranks, run.communicate()
+    if len(found) != ranks:
+        run.kill()
+    assert len(found) == ranks, run.communicate(timeout=60)
     time.sleep(3)  # into its steps
     return run, found
 

@@ -34,6 +34,10 @@ def test_both_stages_are_compared_and_all_terms_add_up(answer):
     assert answer["inputs"]["layout"]["schedule"] == "zero_bubble_h1"
 
 
+def test_what_nobody_said_is_told(answer):
+    assert {item["field"]: item["value"] for item in answer["defaulted"]} == {"layout.attention": "data_parallel"}
+
+
 def test_every_difference_from_the_plan_has_a_reason(answer):
     terms = [term for row in answer["rows"] if row["quantity"] != "peak" for term in row["terms"]]
     assert all(term["reason"] for term in terms if term["name"] != "planned")

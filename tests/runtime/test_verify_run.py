@@ -6,14 +6,16 @@ import json
 import tomllib
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 from statistics import median
 
 import pytest
 
-from meshwright.base.errors import MeshwrightError
+from meshwright.base.errors import MeshwrightError, RunError
 from meshwright.job.recipe import read_recipe
 from meshwright.layout.layout import Layout
 from meshwright.model.reader import read_arithmetic, read_model
+from meshwright.verify import run_calls
 from meshwright.verify.run import PEAK_WITHIN, compared, measure
 from meshwright.verify.setting import setting_of
 from tests.runtime.grid import REST, SAMPLE, answer
@@ -100,6 +102,17 @@ def test_what_gloo_sends_in_place_of_a_reduce_scatter_is_an_all_reduce():
     scattered = [item for item in record.traffic if item.collective == "reduce_scatter"]
     assert scattered
     assert all(item.backend_bytes == 2 * item.sent_bytes == item.message_bytes for item in scattered)
+
+
+def test_a_run_that_breaks_though_its_calls_match_is_no_yes(monkeypatch):
+    def broken(_function, payload, *_):
+        for rank in range(2):
+            Path(payload[2], str(rank)).write_text(json.dumps({"rank": rank}) + "\n", encoding="utf-8")
+        raise RunError(10, "a fault of all ranks", "look at it")
+
+    monkeypatch.setattr(run_calls, "launch", broken)
+    with pytest.raises(RunError, match="RUN010"):
+        run_calls.verify_calls(setting(Layout(tp=2)), read_arithmetic(TINY), "free", timeout_s=1)
 
 
 @pytest.mark.parametrize(

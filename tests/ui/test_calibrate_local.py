@@ -56,6 +56,7 @@ def test_any_other_name_takes_the_answer(tmp_path):
     [
         ("RUN031", ("--nproc", "1")),
         ("RUN031", ("--nproc", "4", "--groups", "3")),
+        ("RUN031", ("--nproc", "4", "--groups", "2", "-o", "box.toml")),
         ("RUN035", ("--nproc", "2", "--check", "dp_shard=4")),
         ("RUN036", ("--nproc", "4", "--groups", "2", "--check", "tp=4")),
         ("RUN007", ("--nproc", "2", "--check", "dp_shard=2", "--global-batch", "3")),

@@ -80,15 +80,18 @@ _LAUNCHED: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 def launcher_of(environment: Mapping[str, str]) -> Launcher | None:
     """What torchrun, or a launcher like it, says of this process; None where none started it.
 
-    Raises RUN003 where it says no whole number.
+    Raises RUN003 where it says no whole number, or a rank beyond the last.
     """
     if not all(name in environment for name in _LAUNCHED):
         return None
-    rank = _number(environment, "RANK", "")
+    rank, ranks = (_number(environment, name, "") for name in ("RANK", "WORLD_SIZE"))
+    if rank >= ranks:
+        cause = f"RANK is {rank}, and WORLD_SIZE is {ranks}"
+        raise RunError(3, cause, "start it with torchrun, or without these variables")
     return Launcher(
         rank=rank,
         local_rank=_number(environment, "LOCAL_RANK", str(rank)),
-        ranks=_number(environment, "WORLD_SIZE", ""),
+        ranks=ranks,
         host=environment["MASTER_ADDR"],
         port=_number(environment, "MASTER_PORT", ""),
         serves=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import torch
@@ -139,10 +140,16 @@ def _distance(mine: torch.Tensor, wanted: torch.Tensor) -> float:
 
 
 def _multiple(mine: torch.Tensor, wanted: torch.Tensor, rounded: torch.Tensor) -> float:
-    """How many times as far from `wanted` as `rounded` is, in the Euclidean norm of the part."""
+    """How many times as far from `wanted` as `rounded` is, in the Euclidean norm of the part; see `_times`."""
     own = float((mine.double() - wanted.double()).norm())
     other = float((rounded.double() - wanted.double()).norm())
-    return own / other if other else own / _SMALLEST
+    return _times(own, other)
+
+
+def _times(own: float, other: float) -> float:
+    """How many times `other` is `own`; infinite where either is no number, as no difference can be judged then."""
+    found = own / max(other, _SMALLEST) if isfinite(other) else float("inf")
+    return found if found == found else float("inf")  # noqa: PLR0124 - only a number equals itself
 
 
 def _series(mine: Sequence[float], wanted: Sequence[float], rounded: Sequence[float] | None) -> float:
@@ -151,7 +158,7 @@ def _series(mine: Sequence[float], wanted: Sequence[float], rounded: Sequence[fl
     if rounded is None:
         return own
     apart = [_relative(one, other) for one, other in zip(rounded, wanted, strict=True)]
-    return own / max(*apart, _SMALLEST)
+    return _times(own, max(apart))
 
 
 def _relative(mine: float, other: float) -> float:

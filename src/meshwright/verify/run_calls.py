@@ -32,7 +32,7 @@ def verify_calls(setting: Setting, arithmetic: Arithmetic, turns: Turns, *, time
     """The calls of one step of every rank, compared. turns: how a backend runs the transfers of two ranks.
 
     A run that breaks is judged by what its ranks recorded until then, and its error is a note. Raises as `check_files`,
-    and the run's error where a rank recorded nothing.
+    and the run's error where a rank recorded nothing, or nothing is wrong in what they recorded.
     """
     crew = crew_of(setting.layout, RunOptions(timeout=Seconds(timeout_s)))
     with TemporaryDirectory(prefix="meshwright-") as folder:
@@ -45,6 +45,8 @@ def verify_calls(setting: Setting, arithmetic: Arithmetic, turns: Turns, *, time
         if broken is not None and not all(path.exists() for path in paths):
             raise broken
         found = check_files(paths, turns)
+    if broken is not None and found.verdict.answer == "yes":
+        raise broken
     notes = () if broken is None else (f"the run broke: {broken.cause}",)
     given = inputs_of(setting)
     return replace(found, inputs={**given, "options": {**given["options"], "turns": turns}}, notes=notes)

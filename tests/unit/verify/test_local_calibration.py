@@ -198,7 +198,13 @@ def test_what_was_not_measured_is_not_predicted(code, fields):
 
 
 @pytest.mark.parametrize(
-    ("code", "fields", "batch"), [("RUN005", {"ep": 2}, 16), ("RUN007", {"dp_shard": 4}, 6), ("LAY003", {"tp": 3}, 16)]
+    ("code", "fields", "batch"),
+    [
+        ("RUN005", {"ep": 2}, 16),
+        ("RUN007", {"dp_shard": 4}, 6),
+        ("LAY003", {"tp": 3}, 16),
+        ("RUN012", {"dp_shard": 4}, 0),
+    ],
 )
 def test_a_run_that_cannot_be_is_refused_before_processes_start(code, fields, batch):
     with pytest.raises(Exception, match=code):
@@ -216,6 +222,12 @@ def test_sizes_reach_from_1_kib_to_64_mib_and_a_quick_look_to_1_mib():
         options = LocalOptions(depth=depth)
         sizes = {case.amount for case in cases_of(options) if case.operation in COLLECTIVES}
         assert (min(sizes), max(sizes), options.repeats) == (1024, most, repeats)
+
+
+@pytest.mark.parametrize("fields", [{"nproc": 3, "groups": (3,)}, {"nproc": 6}, {"nproc": 48, "groups": (48,)}])
+def test_every_rank_of_a_group_has_an_equal_share_of_a_message(fields):
+    exchanges = [case for case in cases_of(checked_local(LocalOptions(**fields))) if case.operation in COLLECTIVES]
+    assert all(case.amount > 0 and case.amount % (4 * case.ranks) == 0 for case in exchanges)
 
 
 # --------------------------------------------------------------------------------------------------------------- files

@@ -58,9 +58,12 @@ def command(output: Output, quick: bool, layouts: tuple[str, ...], day: str | No
         "timeout": given["timeout"],
     }
     options = build(LocalOptions, {**fields, "depth": "quick" if quick else "full"}, "calibrate local")
+    if _writes_system(output) and options.nproc not in options.sizes:
+        cause = f"-o {output.file}: the link of a system is that of all {options.nproc} processes"
+        raise RunError(31, cause, f"--groups {','.join(map(str, (*options.sizes, options.nproc)))}")
     runs = [_run(text, given["model"], given["sequence"], given["global_batch"]) for text in layouts]
     result, found = calibrate_local(options, runs)
-    if output.file is None or not output.file.endswith(_SUFFIX):
+    if output.file is None or not _writes_system(output):
         return show(result, output)
     beside = Path(output.file.removesuffix(_SUFFIX) + ".calibration" + _SUFFIX)
     for file, text in ((beside, calibration_text(found, stated)), (Path(output.file), system_text(found, stated))):
@@ -68,6 +71,11 @@ def command(output: Output, quick: bool, layouts: tuple[str, ...], day: str | No
         if not output.quiet:
             click.echo(f"wrote {file}", err=True)
     return show(result, replace(output, file=None))
+
+
+def _writes_system(output: Output) -> bool:
+    """Whether -o names a system file, and not the answer."""
+    return output.file is not None and output.file.endswith(_SUFFIX)
 
 
 def _day(text: str | None) -> str:

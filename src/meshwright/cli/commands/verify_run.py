@@ -5,7 +5,7 @@ With `--check` its calls are compared with each other; with `--sleep` stages sle
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
@@ -75,7 +75,7 @@ def command(name: str, schedule: str | None, recipe: str, output: Output, layout
 
     options = build(RunOptions, given, "verify run")
     check_number("timeout", options.timeout, 0.1, 86_400.0)
-    fixed, _ = completed(read_fixed(layout), schedule)
+    fixed, defaulted = completed(read_fixed(layout), schedule)
     setting = setting_of(
         read_model(name, cache=hub_cache()),
         fixed,
@@ -87,8 +87,10 @@ def command(name: str, schedule: str | None, recipe: str, output: Output, layout
     )
     arithmetic = read_arithmetic(name, cache=hub_cache())
     if check:
-        return show(verify_calls(setting, arithmetic, turns, timeout_s=options.timeout), output)
-    return show(verify_run(setting, arithmetic, timeout_s=options.timeout), output)
+        found = verify_calls(setting, arithmetic, turns, timeout_s=options.timeout)
+    else:
+        found = verify_run(setting, arithmetic, timeout_s=options.timeout)
+    return show(replace(found, defaulted=(*setting.model.defaulted, *defaulted)), output)
 
 
 def _slept(sleep: str, schedule: str | None, given: dict[str, Any]) -> Result:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from meshwright.runtime.draws import generator
 from meshwright.runtime.parallel.vocabulary import NO_LABEL
 
 _SHORTEST = 2
@@ -23,7 +24,7 @@ class SyntheticTokens:
 
     def sample(self, index: int) -> tuple[Tensor, Tensor]:
         """Tokens and labels [sequence] of the sample at a global index: each label is the token that follows."""
-        draw = torch.Generator().manual_seed((self.seed << 32) + index)
+        draw = generator(self.seed, index)
         tokens = torch.randint(self.vocab, (self.sequence + 1,), generator=draw)
         length = self.sequence
         if self.ragged:

@@ -64,8 +64,11 @@ def read_entries(folder: Path) -> dict[str, Entry]:
     index = folder / INDEX
     files = [folder / SINGLE]
     if index.is_file():
-        data = cast("dict[str, Any]", read_json(read_text(index), str(index)))
-        files = sorted({folder / str(name) for name in data.get("weight_map", {}).values()})
+        data: Any = read_json(read_text(index), str(index))
+        listed: Any = data.get("weight_map") if isinstance(data, dict) else None
+        if not isinstance(listed, dict):
+            raise RunError(16, f"{index} has no weight_map", "fetch it again")
+        files = sorted({folder / str(name) for name in cast("dict[str, Any]", listed).values()})
     return {name: entry for file in files for name, entry in _entries_of(file)}
 
 

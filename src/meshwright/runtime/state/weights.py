@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor
 from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.ownership import index_ranges
 from meshwright.model.model import block_weights, first_weights, last_weights
+from meshwright.runtime.draws import generator
 from meshwright.runtime.modules.decoder import LAYER
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def made_up(model: Model, seed: int) -> Values:
         if tensor.part == "norms":
             return torch.ones([len(part) for part in ranges], dtype=torch.float64)
         source = f"model.{tensor.alias}" if tensor.alias else name
-        draw = torch.Generator().manual_seed(zlib.crc32(source.encode()) + (seed << 32))
+        draw = generator(seed, zlib.crc32(source.encode()))
         whole = torch.randn(tensor.shape, generator=draw, dtype=torch.float64) * _SPREAD
         return whole[tuple(slice(part.start, part.stop) for part in ranges)]
 

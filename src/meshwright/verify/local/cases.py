@@ -125,11 +125,16 @@ def cases_of(options: LocalOptions) -> tuple[Case, ...]:
 
 def _exchanges(options: LocalOptions) -> list[Case]:
     return [
-        Case(operation=name, ranks=ranks, amount=size, calls=5 if size <= _SMALL_BYTES else 1)
+        Case(operation=name, ranks=ranks, amount=_shared(size, ranks), calls=5 if size <= _SMALL_BYTES else 1)
         for ranks in options.sizes
         for name in COLLECTIVES
         for size in _SIZES[options.depth]
     ]
+
+
+def _shared(size: int, ranks: int) -> int:
+    """Bytes near `size` of which every rank has an equal share of numbers."""
+    return max(1, size // (ranks * FP32_BYTES)) * ranks * FP32_BYTES
 
 
 def _products(options: LocalOptions) -> list[Case]:

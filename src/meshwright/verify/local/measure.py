@@ -48,9 +48,10 @@ def _on_rank(rank: int, options: LocalOptions, cases: Sequence[Case], runs: Sequ
     order = [number for number in range(len(actions)) for _ in range(options.repeats)]
     random.Random(options.seed).shuffle(order)  # noqa: S311 - an order, not a secret
     found: Rounds = [[] for _ in actions]
-    ready = torch.zeros(1)
+    ready = torch.zeros(1, device=device)
     for number in order:
         dist.all_reduce(ready)
+        place.settle()
         found[number].append(actions[number]())
     return found
 

@@ -9,7 +9,7 @@ import torch
 
 from meshwright.base.units import Tokens
 from meshwright.runtime.checks import check_class, check_layout, check_schedule, check_sizes, shape_of
-from meshwright.runtime.job import RunJob
+from meshwright.runtime.job import RunJob, checked_job
 from meshwright.runtime.loop.samples import SyntheticTokens
 from meshwright.runtime.loop.trainer import Batch, Recipe, trainer_of
 from meshwright.runtime.parallel.shards import Precision
@@ -47,7 +47,7 @@ def checked_run(run: RealRun) -> RealRun:
 def slots_of(run: RealRun) -> Slots:
     """The slot orders of its schedule, 1F1B where the layout has none. Raises as `checked_run`."""
     layout = replace(run.layout, schedule=run.layout.schedule or PLAIN_SCHEDULE, attention="data_parallel")
-    job = RunJob(global_batch=run.batch.global_batch, sequence=Tokens(run.batch.sequence))
+    job = checked_job(RunJob(global_batch=run.batch.global_batch, sequence=Tokens(run.batch.sequence)))
     check_class(run.model)
     check_layout(run.model, layout)
     shape = shape_of(layout, job)
