@@ -45,7 +45,7 @@ def command(output: Output, quick: bool, layouts: tuple[str, ...], day: str | No
     if find_spec("torch") is None:
         raise RunError(1, "a run needs the extra torch, and it is not installed", "pip install 'meshwright[torch]'")
     from meshwright.verify.calibrate import calibrate_local  # noqa: PLC0415 - torch is loaded only by verbs that run
-    from meshwright.verify.local.cases import LocalOptions  # noqa: PLC0415 - as above
+    from meshwright.verify.local.cases import LocalOptions, check_whole  # noqa: PLC0415 - as above
     from meshwright.verify.local.files import calibration_text, system_text  # noqa: PLC0415 - as above
 
     stated = _day(day)
@@ -58,9 +58,8 @@ def command(output: Output, quick: bool, layouts: tuple[str, ...], day: str | No
         "timeout": given["timeout"],
     }
     options = build(LocalOptions, {**fields, "depth": "quick" if quick else "full"}, "calibrate local")
-    if _writes_system(output) and options.nproc not in options.sizes:
-        cause = f"-o {output.file}: the link of a system is that of all {options.nproc} processes"
-        raise RunError(31, cause, f"--groups {','.join(map(str, (*options.sizes, options.nproc)))}")
+    if _writes_system(output):
+        check_whole(options)
     runs = [_run(text, given["model"], given["sequence"], given["global_batch"]) for text in layouts]
     result, found = calibrate_local(options, runs)
     if output.file is None or not _writes_system(output):

@@ -112,6 +112,13 @@ class Case:
         return f"{self.operation} {self.format}" + (f" x{self.ranks}" if self.ranks > 1 else "")
 
 
+def check_whole(options: LocalOptions) -> None:
+    """Nothing, where the group of all processes is measured: its link is that of a system. Raises RUN031."""
+    if options.nproc not in options.sizes:
+        cause = f"the link of a system is that of all {options.nproc} processes"
+        raise RunError(31, cause, f"--groups {','.join(map(str, (*options.sizes, options.nproc)))}")
+
+
 def cases_of(options: LocalOptions) -> tuple[Case, ...]:
     """All of them, in the order of the answer."""
     return (
