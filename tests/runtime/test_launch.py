@@ -217,6 +217,12 @@ def under(rank, port, function, answers):
     os._exit(0)
 
 
+def test_a_store_that_nobody_keeps_is_told():
+    launcher = Launcher(rank=1, local_rank=1, ranks=2, host="127.0.0.1", port=1, serves=True, attempt=0)
+    with pytest.raises(RunError, match=r"RUN003.*127\.0\.0\.1:1"):
+        run_under(launcher, summed, 1, crew(2, 1.0), silent)
+
+
 def answers_under(function, count):
     """What the first `count` of two ranks say, by rank; the store is the launcher's."""
     context = multiprocessing.get_context("fork")

@@ -9,7 +9,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from meshwright.base.errors import RunError
+from meshwright.base.errors import ModelError, RunError
 from meshwright.base.parse import read_toml
 from meshwright.layout.layout import Layout
 from meshwright.model.arithmetic import arithmetic_of
@@ -18,7 +18,7 @@ from meshwright.runtime.loop.samples import SyntheticTokens
 from meshwright.runtime.loop.trainer import Batch, Recipe, trainer_of
 from meshwright.runtime.parallel.shards import Precision
 from meshwright.runtime.parallel.vocabulary import NO_LABEL
-from meshwright.runtime.state.safetensors import INDEX, SINGLE, create, stored_values, write_part
+from meshwright.runtime.state.safetensors import INDEX, SINGLE, create, read_entries, stored_values, write_part
 from meshwright.runtime.state.weights import made_up, shapes_of
 from meshwright.runtime.world import join
 from meshwright.workload.slots import Shape, checked_shape
@@ -166,6 +166,20 @@ def test_another_seed_draws_other_weights_and_other_samples():
     assert not torch.equal(drawn[0], drawn[1])
     first, second = (SyntheticTokens(seed=seed, vocab=512, sequence=24, ragged=False) for seed in (0, 1))
     assert not any(torch.equal(first.sample(index)[0], second.sample(index)[0]) for index in range(8))
+
+
+def test_tensors_that_are_no_weights_are_left_alone(tmp_path):
+    from safetensors.torch import save_file
+
+    save_file({"step": torch.tensor([7]), "model.norm.weight": torch.ones(4)}, tmp_path / SINGLE)
+    assert set(read_entries(tmp_path)) == {"model.norm.weight"}
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 4.0), (4.0, 4.0), (-1.0, 4.0)])
+def test_a_stretching_without_a_ramp_is_refused(low, high):
+    stretched = {**STRETCHED, "low_freq_factor": low, "high_freq_factor": high}
+    with pytest.raises(ModelError, match=r"MOD006.*high_freq_factor"):
+        arithmetic_of({**config_of("tiny-llama"), "rope_parameters": stretched})
 
 
 def test_a_tensor_of_another_shape_or_none_is_told(tmp_path):

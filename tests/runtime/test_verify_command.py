@@ -108,6 +108,13 @@ def test_the_calls_of_a_run_are_compared():
     assert not faults_of_schema(found)
 
 
+@pytest.mark.parametrize("beside", [("--check",), ("--layout", "pp=2")])
+def test_stages_that_sleep_have_no_layout_and_no_calls(beside):
+    found = meshwright("verify", "run", "--sleep", "forward=1ms,backward=2ms,weight=1ms", *beside)
+    assert found.code == 2
+    assert found.err.startswith("error[RUN012]")
+
+
 def test_stages_that_sleep_are_held_to_the_engine():
     sleep = "forward=10ms,backward=20ms,weight=10ms"
     given = ("--stages", "2", "--micro-batches", "4", "--schedule", "one_f_one_b,dualpipe_declared")

@@ -33,6 +33,28 @@ def test_a_plan_of_training_and_a_fit_read_the_system_file(box):
     assert meshwright("fit", "tiny-qwen3", "--on", str(box), "--context", "1K").code == 0
 
 
+_RUN = ("verify", "run", "--layout", "tp=2", "--global-batch", "2", "--sequence", "16", "--steps", "1")
+
+
+def test_a_run_stands_beside_the_step_that_the_calibration_foresees(box):
+    given = ("--calibration", str(box.with_suffix(".calibration.toml")))
+    times = meshwright(*_RUN, *given, "--format", "json").answer["times"]
+    assert 0 < times["predicted_low_s"] <= times["predicted_step_s"] <= times["predicted_high_s"]
+    assert times["predicted_bubble_fraction"] == 0, "one stage waits for nobody"
+    assert times["reason"] is None
+    assert "\npredicted: " in meshwright(*_RUN, *given).out
+    half = meshwright(*_RUN, *given, "--recipe", "fsdp2-adamw", "--format", "json").answer["times"]
+    assert half["predicted_step_s"] is None
+    assert "float32" in half["reason"]
+
+
+def test_a_system_file_is_no_calibration_and_a_calibration_is_of_its_processes(box):
+    assert "error[RUN037]" in meshwright(*_RUN, "--calibration", str(box)).err
+    assert "error[IO010]" in meshwright(*_RUN, "--calibration", str(box.parent / "none.toml")).err
+    line = ("verify", "run", "--layout", "dp_shard=4", "--calibration", str(box.with_suffix(".calibration.toml")))
+    assert "error[RUN035]" in meshwright(*line).err
+
+
 def test_the_two_files_are_not_mixed_and_both_have_the_date(box):
     system = tomllib.loads(box.read_text())
     calibration = tomllib.loads(box.with_suffix(".calibration.toml").read_text())

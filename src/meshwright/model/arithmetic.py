@@ -80,6 +80,10 @@ def _rotation(fields: Fields) -> Rotation:
     if kind == "linear":
         return Rotation(kind="linear", theta=theta, factor=factor)
     low, high, original = (_number(scaling, name) for name in _RAMP)
+    if not 0 < low < high:
+        raise scaling.wrong(
+            "high_freq_factor", high, f"a number above low_freq_factor, and that above 0 (it is {low:g})"
+        )
     return Rotation(kind="llama3", theta=theta, factor=factor, low=low, high=high, original=original)
 
 

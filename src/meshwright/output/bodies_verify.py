@@ -54,13 +54,18 @@ class Sent(TypedDict):
 
 
 class VerifyTimes(TypedDict):
-    """Of steps without a tape, the slowest rank's; idle_fraction: of each stage, of the recorded one."""
+    """Of steps without a tape, the slowest rank's; idle_fraction: of each stage, of the recorded one.
+
+    predicted_*: null without rates of this machine, and `reason` says so.
+    """
 
     step_s: float
     idle_fraction: list[float]
     predicted_step_s: float | None
+    predicted_low_s: float | None
+    predicted_high_s: float | None
     predicted_bubble_fraction: float | None
-    reason: str
+    reason: str | None
 
 
 class VerifyRunBody(TypedDict):

@@ -91,4 +91,10 @@ def _run(console: Console, body: Mapping[str, Any]) -> None:
     times, flops = body["times"], sum(body["model_flops"])
     idle = ", ".join(f"{share:.0%}" for share in times["idle_fraction"])
     console.print(f"a step took {show_seconds(times['step_s'])}; no slot ran for {idle} of it, by stage")
-    console.print(f"model FLOPs of one rank of every stage: {show_flops(flops)}; step time: {times['reason']}")
+    console.print(f"model FLOPs of one rank of every stage: {show_flops(flops)}")
+    if times["reason"] is not None:
+        console.print(f"step time: {times['reason']}")
+        return
+    low, high = show_seconds(times["predicted_low_s"]), show_seconds(times["predicted_high_s"])
+    share = times["predicted_bubble_fraction"]
+    console.print(f"predicted: {show_seconds(times['predicted_step_s'])} ({low} to {high}), a bubble of {share:.0%}")

@@ -54,6 +54,7 @@ _NOT_MODELLED: Final = (
     "weights and samples are drawn from the seed: the loss says that the layout computes, not what a model learns",
     "tokens a second are of positions with a label; under ragged samples the padding is computed too and not counted",
     "a process computes on one thread",
+    "dropout, whatever the config says",
 )
 
 

@@ -29,6 +29,8 @@ from meshwright.verify.expected_flops import hardware_flops, model_flops
 from meshwright.verify.expected_memory import resident
 from meshwright.verify.expected_peak import peak
 from meshwright.verify.expected_traffic import traffic
+from meshwright.verify.local.runs import RealRun
+from meshwright.verify.predict import predicted
 from meshwright.verify.terms import LEDGER, Term, total
 
 if TYPE_CHECKING:
@@ -36,17 +38,20 @@ if TYPE_CHECKING:
 
     from meshwright.model.arithmetic import Arithmetic
     from meshwright.runtime.tape.record import Record
+    from meshwright.verify.local.calibration import LocalCalibration
+    from meshwright.verify.predict import Predicted
     from meshwright.verify.setting import Setting
 
 Quantity: TypeAlias = Literal["resident", "peak", "traffic", "flops"]
 PEAK_WITHIN: Final = 0.10
 _RESIDENT: Final = (("parameters", "left"), ("optimizer_state", "left"), ("gradients", "held"))
-NO_TIME: Final = "a step time is predicted from rates measured on this machine, and none are given"
+NO_TIME: Final = "a step time is predicted from rates measured on this machine: --calibration FILE.calibration.toml"
+NO_RATES: Final = "calibrate local measures float32: no step in another format is predicted"
 NOT_MODELLED: Final = (
     "peak: what a kernel takes and gives back inside, what gloo holds, and what an allocator adds",
     "peak: a first gradient beside the sum that it is added to, and temporaries of the update",
     "traffic: bytes that gloo really sends are a formula of the collective that runs, not counted on the wire",
-    "step time and bubble are told, not predicted",
+    "step time and bubble decide no verdict: they depend on what else a machine does",
 )
 
 
@@ -79,13 +84,17 @@ class Measured:
     steps_s: tuple[float, ...]
 
 
-def verify_run(setting: Setting, arithmetic: Arithmetic, *, timeout_s: float = 300.0) -> Result:
-    """Run a setting and compare. timeout_s: the longest a rank may stand. Raises RUN010 and RUN011 for a rank.
+def verify_run(
+    setting: Setting, arithmetic: Arithmetic, *, timeout_s: float = 300.0, rates: LocalCalibration | None = None
+) -> Result:
+    """Run a setting and compare. timeout_s: the longest a rank may stand.   rates: of this machine, None for none.
+
+    Raises RUN010 and RUN011 for a rank, RUN035 and RUN036 for rates that say nothing of the layout.
 
     The verdict is yes where state, traffic and FLOPs are exactly as predicted, and every peak is within `PEAK_WITHIN`.
     """
-    measured = measure(setting, arithmetic, timeout_s=timeout_s)
-    return compared(setting, measured)
+    foreseen = _foreseen(setting, arithmetic, rates)
+    return compared(setting, measure(setting, arithmetic, timeout_s=timeout_s), foreseen)
 
 
 def measure(setting: Setting, arithmetic: Arithmetic, *, timeout_s: float = 300.0) -> list[Measured]:
@@ -98,7 +107,7 @@ def _quietly(_: object) -> None:
     """Nothing is told meanwhile."""
 
 
-def compared(setting: Setting, measured: Sequence[Measured]) -> Result:
+def compared(setting: Setting, measured: Sequence[Measured], foreseen: Predicted | str = NO_TIME) -> Result:
     """The answer: rows of every stage's rank at the origin of copies and tp, which holds most."""
     rows: list[Row] = []
     alive: list[dict[str, Any]] = []
@@ -130,7 +139,7 @@ def compared(setting: Setting, measured: Sequence[Measured]) -> Result:
             "peak_alive": tuple(alive),
             "traffic": tuple(sent),
             "model_flops": tuple(model_flops(setting, stage) for stage in range(setting.layout.pp)),
-            "times": _times(setting, measured),
+            "times": _times(setting, measured, foreseen),
         },
     )
 
@@ -194,18 +203,39 @@ def _origin(setting: Setting, stage: int) -> int:
     return rank_of(setting.layout, {**dict.fromkeys(PIPELINE_OUTSIDE, 0), "pp": stage}, PIPELINE_OUTSIDE)
 
 
-def _times(setting: Setting, measured: Sequence[Measured]) -> dict[str, Any]:
-    """Of steps without a tape, the slowest rank's; and of the recorded one, the share that no slot ran."""
+def _foreseen(setting: Setting, arithmetic: Arithmetic, rates: LocalCalibration | None) -> Predicted | str:
+    """The step that the rates of this machine give, or why there is none."""
+    if rates is None:
+        return NO_TIME
+    if setting.recipe.compute != "fp32":
+        return NO_RATES
+    batch = Batch(global_batch=setting.global_batch, sequence=setting.sequence)
+    run = RealRun(model=setting.model, arithmetic=arithmetic, layout=setting.layout, batch=batch)
+    return predicted(rates, run)
+
+
+def _times(setting: Setting, measured: Sequence[Measured], foreseen: Predicted | str) -> dict[str, Any]:
+    """Of steps without a tape, the slowest rank's; and of the recorded one, the share that no slot ran.
+
+    What is foreseen of the latter is the bubble's share of a step without its update.
+    """
     steps = [statistics.median(item.steps_s) for item in measured]
     records = [measured[_origin(setting, stage)].record for stage in range(setting.layout.pp)]
     waits = [1 - record.slots_s / record.run_s for record in records]
     return {
         "step_s": max(steps),
         "idle_fraction": tuple(waits),
-        "predicted_step_s": None,
-        "predicted_bubble_fraction": None,
-        "reason": NO_TIME,
+        **_told(foreseen),
     }
+
+
+def _told(foreseen: Predicted | str) -> dict[str, Any]:
+    names = ("predicted_step_s", "predicted_low_s", "predicted_high_s", "predicted_bubble_fraction")
+    if isinstance(foreseen, str):
+        return {**dict.fromkeys(names), "reason": foreseen}
+    bubble = foreseen.bubble_s / (foreseen.median_s - foreseen.update_s)
+    values = (foreseen.median_s, foreseen.low_s, foreseen.high_s, bubble)
+    return {**dict(zip(names, values, strict=True)), "reason": None}
 
 
 def inputs_of(setting: Setting) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -46,6 +47,7 @@ class RunOptions:
 @click.option("--recipe", default="fp32-adamw", show_default=True, help="fp32-adamw, or fsdp2-adamw.")
 @click.option("--steps", type=int, default=2, show_default=True, help="That are timed, before one is recorded.")
 @click.option("--timeout", default="60s", show_default=True, help="The longest a rank may stand in one place.")
+@click.option("--calibration", default=None, metavar="FILE", help="Of calibrate local: predicts the time of a step.")
 @click.option("--check", is_flag=True, help="Compare the calls of all ranks: order, sizes, waits, buffers.")
 @click.option(
     "--turns",
@@ -65,10 +67,14 @@ def command(name: str, schedule: str | None, recipe: str, output: Output, layout
     """A layout run for real on this machine: its bytes, messages and FLOPs, as predicted or not."""
     if find_spec("torch") is None:
         raise RunError(1, "a run needs the extra torch, and it is not installed", "pip install 'meshwright[torch]'")
-    sleep, check, turns = given.pop("sleep"), given.pop("check"), given.pop("turns")
+    sleep, check, turns, file = (given.pop(key) for key in ("sleep", "check", "turns", "calibration"))
     slept = {key: given.pop(key) for key in _SLEPT}
     if sleep is not None:
+        if check or layout:
+            cause = f"--sleep with {'--check' if check else '--layout'}: stages that sleep have neither"
+            raise RunError(12, cause, "leave one of them out")
         return show(_slept(sleep, schedule, slept), output)
+    from meshwright.verify.local.files import read_calibration  # noqa: PLC0415 - as below
     from meshwright.verify.run import verify_run  # noqa: PLC0415 - torch may be absent, which is said above
     from meshwright.verify.run_calls import verify_calls  # noqa: PLC0415 - as above
     from meshwright.verify.setting import setting_of  # noqa: PLC0415 - as above
@@ -89,7 +95,8 @@ def command(name: str, schedule: str | None, recipe: str, output: Output, layout
     if check:
         found = verify_calls(setting, arithmetic, turns, timeout_s=options.timeout)
     else:
-        found = verify_run(setting, arithmetic, timeout_s=options.timeout)
+        rates = None if file is None else read_calibration(Path(file))
+        found = verify_run(setting, arithmetic, timeout_s=options.timeout, rates=rates)
     return show(replace(found, defaulted=(*setting.model.defaulted, *defaulted)), output)
 
 

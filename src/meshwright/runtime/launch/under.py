@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from meshwright.base.errors import MeshwrightError
+from meshwright.base.errors import MeshwrightError, RunError
 from meshwright.runtime.launch.blame import Ended, coded_of, error_of, is_of_others
 from meshwright.runtime.launch.member import Function, Member, Seat, Told, joined
 from meshwright.runtime.launch.stores import Store, reached, served, under_prefix
@@ -32,8 +32,7 @@ def run_under(launcher: Launcher, function: Function, payload: Any, crew: Crew, 
     The keys of one attempt have a prefix of their own: the store outlives the ranks of the attempt before.
     """
     torch.set_num_threads(1)
-    opened = served if launcher.rank == 0 and not launcher.serves else reached
-    store = under_prefix(f"meshwright-{launcher.attempt}", opened(launcher.host, launcher.port, crew.timeout_s))
+    store = under_prefix(f"meshwright-{launcher.attempt}", _store(launcher, crew))
     line = Line(bytearray(_ROOM), 0, _ROOM)  # read when something fails
     where = Whereabouts(line)
     seat = Seat(
@@ -54,6 +53,16 @@ def run_under(launcher: Launcher, function: Function, payload: Any, crew: Crew, 
         told_note = line.read()
         failed, notes = _told_by_all(store, seat, own, told_note)
         raise error_of(failed, notes, crew.places, crew.timeout_s)[1] from problem
+
+
+def _store(launcher: Launcher, crew: Crew) -> Store:
+    """The store that all know. Raises RUN003 where it can not be reached, or not be kept."""
+    opened = served if launcher.rank == 0 and not launcher.serves else reached
+    try:
+        return opened(launcher.host, launcher.port, crew.timeout_s)
+    except (RuntimeError, ValueError, OverflowError, TypeError) as problem:
+        cause = f"the launcher's store at {launcher.host}:{launcher.port}: {str(problem).partition(chr(10))[0]}"
+        raise RunError(3, cause, "check MASTER_ADDR and MASTER_PORT, and that rank 0 has started") from problem
 
 
 def _told_by_all(store: Store, seat: Seat, own: Ended, note: Note) -> tuple[dict[int, Ended], list[Note]]:

@@ -160,6 +160,7 @@ def trainer_of(  # noqa: PLR0917 - the nouns of a run
         shape=(layout.micro_batch, batch.sequence // cut, model.hidden),
         dtype=recipe.precision.compute,
     )
+    wire.open(orders.pairs)
     pipeline = Pipeline(world=world, orders=orders, stages=stages, wire=wire, later=later)
     return Trainer(
         model=model,

@@ -58,6 +58,20 @@ class Wire:
     sent: list[tuple[Any, Tensor]] = field(default_factory=list[tuple[Any, Tensor]])
     where: Whereabouts = field(default_factory=Whereabouts)
 
+    def open(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """One number from every sender to every receiver, in one order on all ranks.
+
+        NCCL makes what two ranks talk through at their first message, and waits for both: in the middle of a step one
+        of them may first have to wait for another.
+        """
+        own, number = self.world.place["pp"], torch.zeros(1, device=self.world.device)
+        for sender, receiver in pairs:
+            group = self.world.wire(sender, receiver) if own in {sender, receiver} else None
+            if own == sender:
+                dist.send(number, self.world.peer(receiver), group=group)
+            elif own == receiver:
+                dist.recv(number, self.world.peer(sender), group=group)
+
     def ask(self, wanted: tuple[int, Message] | None) -> None:
         """Ask for a message, and for all that its sender sends before it."""
         if wanted is None:

@@ -71,21 +71,28 @@ class Orders:
     """What a pipeline rank does in a step.
 
     turns: in order.   parts: the (direction, virtual stage) it holds, sorted.   incoming: by sender, in the order in
-    which it sends.   splits: whether any backward is split.
+    which it sends.   pairs: of the whole pipeline, (sender, receiver), sorted.   splits: whether any backward is split.
     """
 
     turns: tuple[Turn, ...]
     parts: tuple[tuple[int, int], ...]
     incoming: Mapping[int, tuple[Message, ...]]
+    pairs: tuple[tuple[int, int], ...]
     splits: bool
 
 
 def orders_of(slots: Slots, rank: int) -> Orders:
     """Of one pipeline rank. Raises RUN014 where its slots are not in one order: `sim` resolves those of two."""
+    turns, sent = _turns(slots, rank), _sent(slots)
+    incoming: dict[int, list[Message]] = {}
+    for sender, receiver, message in sent:
+        if receiver == rank:
+            incoming.setdefault(sender, []).append(message)
     return Orders(
-        turns=_turns(slots, rank),
+        turns=turns,
         parts=parts_of(slots, rank),
-        incoming=_incoming(slots, rank),
+        incoming={sender: tuple(messages) for sender, messages in incoming.items()},
+        pairs=tuple(sorted({(sender, receiver) for sender, receiver, _ in sent})),
         splits=bool((slots.kind == BACKWARD_WEIGHT).any()),
     )
 
@@ -134,11 +141,11 @@ def _neighbour(slots: Slots, row: int, *, receives: bool) -> tuple[int, Message]
     return there, (rows_for if kind == FORWARD else gradient_for)(way, to, int(slots.micro_batch[row]))
 
 
-def _incoming(slots: Slots, rank: int) -> dict[int, tuple[Message, ...]]:
-    found: dict[int, list[Message]] = {}
-    for row in range(len(slots.rank)):
-        sender = int(slots.rank[row])
-        sent = _neighbour(slots, row, receives=False) if sender != rank else None
-        if sent is not None and sent[0] == rank:
-            found.setdefault(sender, []).append(sent[1])
-    return {sender: tuple(messages) for sender, messages in found.items()}
+def _sent(slots: Slots) -> list[tuple[int, int, Message]]:
+    """Every message with its sender and receiver, those of one sender in its order."""
+    found: list[tuple[int, int, Message]] = []
+    for row, sender in enumerate(slots.rank.tolist()):
+        given = _neighbour(slots, row, receives=False)
+        if given is not None:
+            found.append((sender, *given))
+    return found

@@ -36,7 +36,11 @@ def check_replicas(world: World, parameters: Sequence[tuple[str, torch.Tensor]],
             first, expected = known.setdefault((name, part), (rank, digest))
             if digest != expected:
                 cause = f"{name} differs between ranks {first} and {rank}, which hold the same part of it"
-                raise RunError(15, cause, "start again from the last save; a gradient was not summed over its copies")
+                raise RunError(
+                    15,
+                    cause,
+                    "verify parity tells what differs first: a gradient may not be summed",
+                )
 
 
 def _digest(value: torch.Tensor) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,36 +136,50 @@ def write_weights(  # noqa: PLR0917 - a rank's part of a run
     parameters: of this rank, by name.   owned: their index ranges.   config: written beside it, as `config.json`.
     Raises RUN019, on every rank, where the folder can not be written. Ranks must see one file system.
     """
-    part = folder / f"{SINGLE}.part"
     kind = parameters[0][1].dtype
-    told: list[object] = [""]
-    if world.rank == 0:
-        told = [_begun(folder, part, shapes_of(model), kind, config)]
-    if world.mesh is not None:
-        dist.broadcast_object_list(told)
-    if told[0]:
-        raise RunError(19, str(told[0]), "give a folder that can be written, and that all ranks see")
+    part = folder / _agreed(world, f"{SINGLE}.{os.getpid()}.part")
+    wrong = "" if world.rank else _begun(folder, part, shapes_of(model), kind)
+    _check_written(_agreed(world, wrong))
     entries = dict(_entries_of(part))
     for name, value in parameters:
         if kept(value).numel():
             write_part(entries[name], owned[name], kept(value))
     if world.mesh is not None:
         dist.barrier()
-    if world.rank == 0:
-        part.replace(folder / SINGLE)
+    _check_written(_agreed(world, "" if world.rank else _ended(folder, part, kind, config)))
 
 
-def _begun(
-    folder: Path, part: Path, shapes: Mapping[str, tuple[int, ...]], kind: torch.dtype, config: Mapping[str, Any]
-) -> str:
-    """The folder, its config and a file without values; what went wrong, or nothing."""
+def _agreed(world: World, text: str) -> str:
+    """What rank 0 says, on every rank."""
+    told = [text]
+    if world.mesh is not None:
+        dist.broadcast_object_list(told)
+    return told[0]
+
+
+def _check_written(wrong: str) -> None:
+    if wrong:
+        raise RunError(19, wrong, "give a folder that can be written, and that all ranks see")
+
+
+def _begun(folder: Path, part: Path, shapes: Mapping[str, tuple[int, ...]], kind: torch.dtype) -> str:
+    """The folder and a file without values; what went wrong, or nothing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         create(part, shapes, kind)
+    except OSError as problem:
+        return f"{folder}: {problem.strerror}"
+    return ""
+
+
+def _ended(folder: Path, part: Path, kind: torch.dtype, config: Mapping[str, Any]) -> str:
+    """The file and its config take their names; what went wrong, or nothing."""
+    try:
         text = json.dumps({**config, "torch_dtype": str(kind).removeprefix("torch.")}, indent=2)
-        beside = folder / "config.json.part"
+        beside = part.with_suffix(".config")
         beside.write_text(text + "\n", encoding="utf-8")
         beside.replace(folder / "config.json")
+        part.replace(folder / SINGLE)
     except OSError as problem:
         return f"{folder}: {problem.strerror}"
     return ""
@@ -180,7 +195,8 @@ def _entries_of(file: Path) -> Iterator[tuple[str, Entry]]:
         raise RunError(16, f"{file}: {problem.strerror}", "give a folder with model.safetensors") from problem
     try:
         header = cast("dict[str, Any]", json.loads(head))
-        items = [(name, item) for name, item in header.items() if name != "__metadata__"]
+        known = [(name, item) for name, item in header.items() if name != "__metadata__"]
+        items = [(name, item) for name, item in known if item["dtype"] in _TYPES]  # no weight of ours is a whole number
         found = [(name, _entry(file, item, _PREFIX + length, size)) for name, item in items]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         cause = f"{file} is no safetensors file, or is cut short"
