@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite, isnan
 from typing import TYPE_CHECKING
 
 import torch
@@ -136,7 +136,7 @@ def _distance(mine: torch.Tensor, wanted: torch.Tensor) -> float:
     if not mine.numel():
         return 0.0
     worst = float((mine.double() - wanted.double()).abs().max())
-    return worst if worst == worst else float("inf")  # noqa: PLR0124 - only a number equals itself
+    return inf if isnan(worst) else worst
 
 
 def _multiple(mine: torch.Tensor, wanted: torch.Tensor, rounded: torch.Tensor) -> float:
@@ -148,8 +148,8 @@ def _multiple(mine: torch.Tensor, wanted: torch.Tensor, rounded: torch.Tensor) -
 
 def _times(own: float, other: float) -> float:
     """How many times `other` is `own`; infinite where either is no number, as no difference can be judged then."""
-    found = own / max(other, _SMALLEST) if isfinite(other) else float("inf")
-    return found if found == found else float("inf")  # noqa: PLR0124 - only a number equals itself
+    found = own / max(other, _SMALLEST) if isfinite(other) else inf
+    return inf if isnan(found) else found
 
 
 def _series(mine: Sequence[float], wanted: Sequence[float], rounded: Sequence[float] | None) -> float:
@@ -163,4 +163,4 @@ def _series(mine: Sequence[float], wanted: Sequence[float], rounded: Sequence[fl
 
 def _relative(mine: float, other: float) -> float:
     apart = abs(mine - other) / max(abs(other), _SMALLEST)
-    return apart if apart == apart else float("inf")  # noqa: PLR0124 - as above
+    return inf if isnan(apart) else apart

@@ -88,7 +88,7 @@ def reduce_now(stage: Stage, layout: Layout, *, last: bool) -> None:
     stage.set_requires_gradient_sync(True)
     stage.set_reshard_after_backward(layout.zero == _PARAMETERS or last)
     stage.set_is_last_backward(last)
-    root: Any = (replicate if layout.zero == 0 else fully_shard).state(stage)  # pyright: ignore[reportFunctionMemberAccess]
+    root: Any = (replicate if layout.zero == 0 else fully_shard).state(stage)  # pyright: ignore[reportFunctionMemberAccess] - that torch's `contract` adds
     for state in root._state_ctx.all_states:  # noqa: SLF001 - see above
         for group in state._fsdp_param_groups:  # noqa: SLF001
             for parameter in group.fsdp_params:  # all in the format of sums, as those that a backward left are
