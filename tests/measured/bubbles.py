@@ -58,7 +58,8 @@ This page is written by
     {COMMAND}
 
 It is as measured on two shared cores, with the priority of a process that must not be kept waiting; a test says that
-the simulated columns are what the program says now, another that no schedule ends before it; the bound is the campaign part `bubbles`.
+the simulated columns are what the program says now, another that no schedule ends before it; the bound is the campaign
+part `bubbles`.
 
 ## What is allowed
 
