@@ -1,0 +1,52 @@
+"""What a collective algorithm is: rounds of sends. From them alone follow its rounds, its bytes and its loads.
+
+A program moves pieces. The message (its bytes as nccl-tests counts them) is cut into `message_pieces` equal parts; a
+piece has a number, a participant holds contributions to it. Ranks are participants 0 .. ranks - 1; switches that add
+or copy on the way follow them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from meshwright.base.numbers import Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step:
+    """`times` rounds of one pattern: the same pairs send the same number of pieces each time.
+
+    sender, receiver, pieces: columns, one row a send; the sends of a round run at once, and a participant enters its
+    next round once its own sends and receives of this one are complete.   carried: of round 0 .. times - 1 the numbers
+    of the pieces that travel, those of the first send first.   reduce: the receiver adds what comes to what it holds;
+    otherwise it keeps what comes instead.
+    """
+
+    sender: Ints
+    receiver: Ints
+    pieces: Ints
+    times: int
+    carried: Callable[[int], Ints]
+    reduce: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Program:
+    """One algorithm over one number of ranks.
+
+    message_pieces: equal parts of the message.   home: of an all_gather or reduce_scatter the rank that each piece
+    belongs to, by piece; of a broadcast or reduce the root, for every piece; of an all_to_all piece s * ranks + d goes
+    from rank s to rank d.   switches: participants beside the ranks.   launches: how often a rank starts work for it.
+    """
+
+    operation: str
+    ranks: int
+    message_pieces: int
+    home: Ints
+    steps: tuple[Step, ...]
+    switches: int = 0
+    launches: int = field(default=1)
