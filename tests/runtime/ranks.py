@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import multiprocessing as mp
 import os
-import socket
+import tempfile
 import traceback
 from datetime import timedelta
 from multiprocessing.connection import wait
+from pathlib import Path
 from time import monotonic
 
 PATIENCE_S = 120.0
@@ -24,11 +25,13 @@ def run_ranks(world_size, function, payload, patience_s=PATIENCE_S):
     """`function(rank, payload)` on every rank of a gloo group; what they return, in order of rank."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     _SERVER.set_forkserver_preload(["tests.runtime.preload"])
-    port = _free_port()
+    folder = tempfile.TemporaryDirectory()
+    meeting = str(Path(folder.name) / "ranks")
     pipes, ranks = [], []
     for rank in range(world_size):
         mine, theirs = _SERVER.Pipe(duplex=False)
-        process = _SERVER.Process(target=_rank, args=((rank, world_size, port), function, payload, theirs), daemon=True)
+        place = (rank, world_size, meeting)
+        process = _SERVER.Process(target=_rank, args=(place, function, payload, theirs), daemon=True)
         process.start()
         theirs.close()
         pipes.append(mine)
@@ -40,6 +43,7 @@ def run_ranks(world_size, function, payload, patience_s=PATIENCE_S):
             if process.is_alive():
                 process.kill()
             process.join()
+        folder.cleanup()
 
 
 def _collected(pipes, ranks, patience_s):
@@ -64,12 +68,12 @@ def _collected(pipes, ranks, patience_s):
 def _rank(place, function, payload, pipe):
     import torch.distributed as dist
 
-    rank, world_size, port = place
+    rank, world_size, meeting = place
     try:
         if world_size > 1:
             dist.init_process_group(
                 "gloo",
-                init_method=f"tcp://127.0.0.1:{port}",
+                store=dist.FileStore(meeting, world_size),
                 rank=rank,
                 world_size=world_size,
                 timeout=timedelta(seconds=_LONGEST_CALL_S),
@@ -80,9 +84,3 @@ def _rank(place, function, payload, pipe):
     pipe.send((answer, text))
     pipe.close()
     os._exit(0)
-
-
-def _free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]

@@ -160,6 +160,13 @@ def _plain(name: str) -> str:
     return name.strip().replace("-", "_")
 
 
+def check_alone(flag: str, others: Mapping[str, object], reason: str) -> None:
+    """Raises RUN012 where a flag is given beside one that it has no use for. others: by flag, what was given."""
+    beside = next((name for name, value in others.items() if value), None)
+    if beside is not None:
+        raise RunError(12, f"{flag} with {beside}: {reason}", "leave one of them out")
+
+
 def check_number(name: str, value: float, least: float, most: float) -> None:
     """Raises RUN012 for a number of a flag that is out of range."""
     if not least <= value <= most:  # not a number is neither

@@ -15,7 +15,7 @@ from meshwright.base.result import Basis, Result, Verdict
 from meshwright.base.units import Seconds
 from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import fields_of
-from meshwright.layout.mesh import rank_of
+from meshwright.layout.mesh import coordinates, rank_of
 from meshwright.runtime.job import RunOptions
 from meshwright.runtime.launch.member import Member
 from meshwright.runtime.launch.supervisor import launch
@@ -108,14 +108,14 @@ def _quietly(_: object) -> None:
 
 
 def compared(setting: Setting, measured: Sequence[Measured], foreseen: Predicted | str = NO_TIME) -> Result:
-    """The answer: rows of every stage's rank at the origin of copies and tp, which holds most."""
+    """The answer: of every stage and number the rank that has most of it, and what was alive at its origin's peak."""
     rows: list[Row] = []
     alive: list[dict[str, Any]] = []
     sent: list[dict[str, Any]] = []
     for stage in range(setting.layout.pp):
+        rows += _fullest(setting, stage, measured)
         rank = _origin(setting, stage)
         record = measured[rank].record
-        rows += rows_of(setting, stage, rank, record)
         alive += (
             {"rank": rank, "phase": record.peak_phase, "category": name, "bytes": size}
             for name, size in sorted(record.peak.items(), key=lambda item: -item[1])
@@ -142,6 +142,19 @@ def compared(setting: Setting, measured: Sequence[Measured], foreseen: Predicted
             "times": _times(setting, measured, foreseen),
         },
     )
+
+
+def _fullest(setting: Setting, stage: int, measured: Sequence[Measured]) -> list[Row]:
+    """Of each number the row of the rank of the stage that has most of it, the first of several."""
+    found: dict[tuple[Quantity, str], Row] = {}
+    for rank, item in enumerate(measured):
+        if coordinates(setting.layout, rank, PIPELINE_OUTSIDE)["pp"] != stage:
+            continue
+        for row in rows_of(setting, stage, rank, item.record):
+            key = (row.quantity, row.name)
+            if key not in found or row.measured > found[key].measured:
+                found[key] = row
+    return list(found.values())
 
 
 def rows_of(setting: Setting, stage: int, rank: int, record: Record) -> list[Row]:

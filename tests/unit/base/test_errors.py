@@ -165,7 +165,7 @@ MEANING = {
     "RUN009": "a recipe that a run does not keep",
     "RUN010": "a rank that was killed, left or raised",
     "RUN011": "a rank that stood still while others waited for it",
-    "RUN012": "a number of a run out of range, or a schedule stated twice",
+    "RUN012": "a number of a run out of range, a schedule stated twice, or flags that exclude each other",
     "RUN013": "a recompute policy that a run does not know",
     "RUN014": "two slot orders of one rank, not resolved into one",
     "RUN015": "copies of a weight that differ between ranks",

@@ -21,7 +21,7 @@ from meshwright.cli.show import show
 from meshwright.job.recipe import read_recipe
 from meshwright.layout.layout import read_fixed
 from meshwright.model.reader import read_arithmetic, read_model
-from meshwright.runtime.job import check_number, completed
+from meshwright.runtime.job import check_alone, check_number, completed
 
 if TYPE_CHECKING:
     from meshwright.base.result import Result
@@ -70,9 +70,7 @@ def command(name: str, schedule: str | None, recipe: str, output: Output, layout
     sleep, check, turns, file = (given.pop(key) for key in ("sleep", "check", "turns", "calibration"))
     slept = {key: given.pop(key) for key in _SLEPT}
     if sleep is not None:
-        if check or layout:
-            cause = f"--sleep with {'--check' if check else '--layout'}: stages that sleep have neither"
-            raise RunError(12, cause, "leave one of them out")
+        check_alone("--sleep", {"--check": check, "--layout": layout}, "stages that sleep have neither")
         return show(_slept(sleep, schedule, slept), output)
     from meshwright.verify.local.files import read_calibration  # noqa: PLC0415 - as below
     from meshwright.verify.run import verify_run  # noqa: PLC0415 - torch may be absent, which is said above

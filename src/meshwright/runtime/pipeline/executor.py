@@ -105,7 +105,9 @@ class Wire:
             return
         rows, own = rows.contiguous(), self.world.place["pp"]
         self.sent = [item for item in self.sent if not item[0].is_completed()]
+        self.where.enters(f"sending {message.words}", (self.world.peer(to[0]),))
         self.sent.append((dist.isend(rows, self.world.peer(to[0]), group=self.world.wire(own, to[0])), rows))
+        self.where.leaves()
 
     def finish(self) -> None:
         """Wait for what was sent, and be ready for another step."""
