@@ -21,6 +21,8 @@ _ANOTHER = {
     "H100 SXM": ("h200-sxm", "a100-80gb-sxm"),
     "RTX 4090": ("h200-sxm", "hgx-h200"),
     "Llama 3 table 4": ("palm-540b",),
+    "DGX H100": ("hgx-b200",),
+    "ASHRAE TC 9.9 2021 / example assumption": ("liquid",),
     "NVLink 4": ("ConnectX-7",),
     "ConnectX-7": ("NVLink 4",),
     "[1,1,2,1] ms": ("1ms,1ms,3ms,1ms",),

@@ -208,6 +208,8 @@ MEANING = {
     "SYS011": "a box whose power is not known",
     "SYS012": "a price below zero",
     "SYS013": "a system that is named twice",
+    "SYS030": "watts or prices that no site has",
+    "SYS031": "counts of a site out of range",
 }
 """One meaning a code. A new code is listed here; a code whose meaning changes is a new code."""
 
