@@ -62,12 +62,14 @@ _COUNTS: Final = (
     "theta",
     "tokens",
     "tokens/s",
+    "transactions",
     "value",
     "x",
 )
 _NUMBER: Final = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PRODUCT: Final = re.compile(rf"\s*({_NUMBER}(?:\s*\*\s*{_NUMBER})*)\s*(.*?)\s*")
 _LIST: Final = re.compile(rf"\[{_NUMBER}(,\s*{_NUMBER})*\]|{_NUMBER}(,\s*{_NUMBER})+")
+_LIST_OF: Final = re.compile(rf"{_NUMBER}(,\s*{_NUMBER})+ [A-Za-z]+")
 _ASIDE: Final = re.compile(r"\s*\([^()]*\)$")
 _PARTS: Final = re.compile(r";(?![^()\[\]]*[)\]])")
 
@@ -167,7 +169,7 @@ class Fact:
         if self.unit == "layout":
             return {**dict.fromkeys(("cp", "pp", "ep", "etp", "dp_shard", "dp_replicate"), 1), "tp": int(text[2:])}
         if text.startswith("["):
-            return _listed(text)
+            return tuple(item * UNITS[self.unit][1] for item in _listed(text))
         return Fraction(text) * UNITS[self.unit][1]
 
 
@@ -213,6 +215,8 @@ def read_value(text: str) -> Value:
     while _ASIDE.search(said):
         said = _ASIDE.sub("", said).strip()
     said = said.rpartition("=")[2].strip()
+    if _LIST_OF.fullmatch(said):  # `100,60,40,40 GB` is no number
+        return said
     if _LIST.fullmatch(said):
         return _listed(said)
     terms = [_product(term) for term in said.split(" + ")]
@@ -252,6 +256,9 @@ def agrees(found: object, expected: object, rel_tol: Fraction) -> bool:
     """Whether an answer is the expected value: exactly when `rel_tol` is 0, else within it; a layout by its axes."""
     if isinstance(expected, dict):
         return isinstance(found, dict) and all(found.get(axis) == degree for axis, degree in expected.items())
+    if isinstance(expected, tuple):
+        pairs = zip(found, expected, strict=True) if isinstance(found, list) and len(found) == len(expected) else ()
+        return bool(pairs) and all(agrees(one, other, rel_tol) for one, other in pairs)
     distance = relative_distance(found, expected)
     if distance and not rel_tol and isinstance(expected, Fraction):
         return found == float(expected)  # 0.106 s is exact, and no float is 106 thousandths

@@ -23,6 +23,8 @@ _ANOTHER = {
     "Llama 3 table 4": ("palm-540b",),
     "DGX H100": ("hgx-b200",),
     "ASHRAE TC 9.9 2021 / example assumption": ("liquid",),
+    "100,60,40,40 GB": ("110GB,50GB,40GB,30GB",),
+    "[50 ms, 60 s]": ("50ms,30s",),
     "NVLink 4": ("ConnectX-7",),
     "ConnectX-7": ("NVLink 4",),
     "[1,1,2,1] ms": ("1ms,1ms,3ms,1ms",),

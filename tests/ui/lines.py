@@ -141,6 +141,12 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
         *("rack", "--on", "rtx4090-host", "--power", "1MW", "--set", "system.node_power=6kW", "--fixed", "20kW"),
         *("--switch-power", "1kW", "--box-price", "30000", "--switch-price", "20000", "--air-limit", "5kW"),
     ),
+    "pool": ("pool", "--demand", "100GB,60GB,40GB,40GB", "--node", "80GB"),
+    "pool, read": (
+        *("pool", "--demand", "100GB,70GB,40GB,70GB", "--node", "80GB,90GB,60GB,90GB", "--link", "connectx-7"),
+        *("--window", "128", "--periods", "60s,1s,50ms"),
+    ),
+    "pool, no": ("pool", "--demand", "100GB,60GB", "--node", "70GB", "--path", "50GB/s"),
     "calibrate": ("calibrate", "local", "--quick", "--nproc", "2"),  # measured once, see conftest
     "run": (*_RUN, "--layout", "tp=2", "--peak-flops", "1e12"),
     "run, no": (*_RUN, "--lr", "1e30", "--clip", "1e30", "--steps", "3"),
