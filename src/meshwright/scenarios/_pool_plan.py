@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionRow:
-    """A part of one job's data. owner: the job's node.   host: the node whose memory holds it, and that gets it back."""
+    """A part of one job's data. owner: the job's node.   host: the node whose memory holds it and gets it back."""
 
     id: str
     owner: int
@@ -58,7 +58,7 @@ class Plan:
 def plan_of(demand: tuple[int, ...], sizes: tuple[int, ...]) -> Plan:
     """Each job in its own node first; what does not fit there is borrowed, from several nodes where one is too little.
 
-    Every loan is carried out on the pool itself, so that none makes memory. Source: chapter "Supernodes", section 6.6.1.
+    Every loan is carried out on the pool itself: none makes memory. Source: chapter "Supernodes", section 6.6.1.
     """
     own = tuple(min(need, size) for need, size in zip(demand, sizes, strict=True))
     shortfalls = tuple(need - held for need, held in zip(demand, own, strict=True))

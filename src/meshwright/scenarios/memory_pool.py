@@ -1,7 +1,7 @@
 """What does memory of other nodes solve, and at which rate? Demands, nodes and a path go in; loans and reads come out.
 
-Borrowing moves bytes and makes none. A read goes at the smaller of the path's rate and what the requests under way carry
-in a round trip. A sequence of operations can be replayed: the first wrong order is refused by its code.
+Borrowing moves bytes and makes none. A read goes at the smaller of the path's rate and what the requests under way
+carry in a round trip. A sequence of operations can be replayed: the first wrong order is refused by its code.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class TraceRow:
 def pool(options: PoolOptions) -> Result:
     """Who lends whom what, what each node then holds, at which rate that is read, and whether a trace is allowed.
 
-    yes: every job is placed, and no operation is refused. Raises JOB100 (sizes), JOB101 (window, rates), JOB102 (reads),
-    SYS002 (link). Source: chapter "Supernodes", section 6.6.
+    yes: every job is placed, and no operation is refused. Raises JOB100 (sizes), JOB101 (window, rates), JOB102
+    (reads), SYS002 (link). Source: chapter "Supernodes", section 6.6.
     """
     sizes = capacities(options)
     link = None if options.link is None else read_link(options.link)
