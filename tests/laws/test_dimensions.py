@@ -62,6 +62,7 @@ COUNTS = {
         ("boxes", "boxes_per_rack", "end_points", "grouped", "in_groups", "radix", "switches", "tiers"), ""
     ),
     **dict.fromkeys(("box_price", "installed_price", "switch_price", "switch_tiers"), ""),
+    **dict.fromkeys(("calls", "channels", "cores", "endpoints", "hosts", "lines", "reads"), ""),
     **dict.fromkeys(("least_tokens", "tokens_at", "speed_up_limit", "parameters", "tokens"), ""),
     **dict.fromkeys(("ranks", "replicas", "rounds", "rows", "sessions", "stage_ranks", "stages", "turn", "turns"), ""),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from meshwright.base.units import Bytes
 from meshwright.search.lending import Lending, lend
 from meshwright.sim.memory_pool import Operation, Pool, apply, used_bytes
 
@@ -88,7 +89,7 @@ def plan_of(demand: tuple[int, ...], sizes: tuple[int, ...]) -> Plan:
 
 def _carried_out(pool: Pool, loans: Iterable[RegionRow]) -> Pool:
     for row in loans:
-        pool = apply(pool, Operation(do="export", node=row.host, region=row.id, size=row.size_bytes))
+        pool = apply(pool, Operation(do="export", node=row.host, region=row.id, size=Bytes(row.size_bytes)))
         pool = apply(pool, Operation(do="map", node=row.owner, region=row.id))
     return pool
 

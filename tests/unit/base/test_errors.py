@@ -121,6 +121,10 @@ MEANING = {
     "JOB112": "a region returned while it is read or written",
     "JOB113": "two at once on the same bytes",
     "JOB114": "an operation of a pool without its name, or a completion of none",
+    "JOB115": "times of connection set-up that cannot be",
+    "JOB116": "tokens or times of a launch budget that cannot be",
+    "JOB117": "partial results of different lengths",
+    "JOB118": "a matrix product or a grid that cannot be",
     "JOB051": "devices or machines of a reliability question out of range",
     "LAY001": "a layout field that is unknown or out of range",
     "LAY002": "more devices than the system has",
@@ -225,6 +229,10 @@ MEANING = {
     "SYS013": "a system that is named twice",
     "SYS030": "watts or prices that no site has",
     "SYS031": "counts of a site out of range",
+    "SYS032": "a stage of a read without its time, or a clock that cannot be",
+    "SYS033": "times of an initiator that cannot be",
+    "SYS034": "a grid, a job or free devices that cannot be",
+    "SYS035": "a rewiring without links, bytes or time",
 }
 """One meaning a code. A new code is listed here; a code whose meaning changes is a new code."""
 
