@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from meshwright.base.errors import JobError
-from meshwright.base.units import BytesPerSecond, Seconds
+from meshwright.base.units import Bytes, BytesPerSecond, Seconds
 from meshwright.job.serve import check_range
 from meshwright.model.model import Model
 from meshwright.scenarios.collective import collective_time
@@ -87,7 +87,7 @@ def launch_budget(
     for count in tokens:
         check_range("tokens", count, 1, _MOST_TOKENS)
     reductions = exchanges_per_step(model)
-    sizes = [row_bytes(count, model.hidden, _ELEMENT) for count in tokens]
+    sizes = [Bytes(row_bytes(count, model.hidden, _ELEMENT)) for count in tokens]
     times = [collective_time(algorithm, ranks, size, latency_s, bandwidth_bytes_per_s) for size in sizes]
     return LaunchBudget(
         reductions=reductions,
