@@ -80,6 +80,8 @@ def test_the_next_command_runs():
         (("--distance", "30"), "IO002"),
         (("--set", "model.layers=3"), "IO032"),
         (("--svg", "same", "-o", "same"), "IO037"),
+        (("--svg", "\0"), "IO033"),
+        (("-o", "\0"), "IO033"),
     ],
 )
 def test_bad_input_is_coded(change, code):

@@ -44,8 +44,9 @@ _LINES: tuple[Line, ...] = (
         ("--engine-reserve", "1GiB"), ("--block-size", "32"),
     ],
     [
-        ("rack",), ("--on", "dgx-h100"), ("--power", "150kW"), ("--fixed", "5kW"), ("--grouped", "4"), ("--radix", "64"),
+        ("rack",), ("--on", "dgx-h100"), ("--power", "150kW"), ("--fixed", "5kW"), ("--grouped", "4"),
         ("--devices", "64,72"), ("--switch-power", "1kW"), ("--air-limit", "40kW"), ("--distance", "30m"),
+        ("--radix", "64"),
     ],
     [
         ("pool",), ("--demand", "100GB,60GB,40GB,40GB"), ("--node", "80GB"), ("--window", "128"), ("--item", "256B"),
