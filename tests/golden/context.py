@@ -119,7 +119,7 @@ def read_table(table: str, name: str) -> dict[str, Value]:
 
 def _listed(cls: type, name: str, spelled: str | int) -> Any:
     """The parts of a list that a row writes as text, as the command line takes it."""
-    many = isinstance(spelled, str) and str(cls.__annotations__.get(name, "")).startswith("tuple[")
+    many = str(cls.__annotations__.get(name, "")).startswith("tuple[")
     return [part.strip() for part in str(spelled).split(",")] if many else spelled
 
 

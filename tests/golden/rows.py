@@ -30,7 +30,9 @@ _COUNTS: Final = (
     "bool",
     "calls",
     "cards",
+    "cfm",
     "collectives",
+    "connections",
     "coef",
     "columns",
     "copies",
@@ -40,31 +42,39 @@ _COUNTS: Final = (
     "factor",
     "fraction",
     "heads",
+    "jobs",
     "hosts",
     "layer",
     "layers",
     "log2",
     "messages",
     "micro-batches",
+    "objects",
+    "ops",
     "params",
     "ratio",
     "req/s",
     "requests",
     "rounds",
     "seq/s",
+    "servers",
     "sessions",
     "sets",
     "sigma",
     "steps",
+    "systems",
     "theta",
     "tokens",
     "tokens/s",
+    "transactions",
     "value",
     "x",
 )
 _NUMBER: Final = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PRODUCT: Final = re.compile(rf"\s*({_NUMBER}(?:\s*\*\s*{_NUMBER})*)\s*(.*?)\s*")
 _LIST: Final = re.compile(rf"\[{_NUMBER}(,\s*{_NUMBER})*\]|{_NUMBER}(,\s*{_NUMBER})+")
+_POWER: Final = re.compile(r"(\d+)\^(\d+)")
+_LIST_OF: Final = re.compile(rf"{_NUMBER}(,\s*{_NUMBER})+ [A-Za-z]+")
 _ASIDE: Final = re.compile(r"\s*\([^()]*\)$")
 _PARTS: Final = re.compile(r";(?![^()\[\]]*[)\]])")
 
@@ -149,7 +159,7 @@ class Fact:
         return read_inputs(self.inputs)
 
     @property
-    def value(self) -> Fraction | tuple[Fraction, ...] | dict[str, int]:
+    def value(self) -> Fraction | tuple[Fraction, ...] | dict[str, int] | str:
         """The expected value in SI units; a layout such as TP2 by axis."""
         return self.read(self.expected)
 
@@ -159,12 +169,14 @@ class Fact:
         found = re.search(rf"correct answer is ({_NUMBER})", self.note)
         return Fraction(found.group(1)) * UNITS[self.unit][1] if found else None
 
-    def read(self, text: str) -> Fraction | tuple[Fraction, ...] | dict[str, int]:
+    def read(self, text: str) -> Fraction | tuple[Fraction, ...] | dict[str, int] | str:
         """A value in the row's unit, as SI."""
         if self.unit == "layout":
             return {**dict.fromkeys(("cp", "pp", "ep", "etp", "dp_shard", "dp_replicate"), 1), "tp": int(text[2:])}
+        if self.unit == "grid":
+            return text
         if text.startswith("["):
-            return _listed(text)
+            return tuple(item * UNITS[self.unit][1] for item in _listed(text))
         return Fraction(text) * UNITS[self.unit][1]
 
 
@@ -210,6 +222,11 @@ def read_value(text: str) -> Value:
     while _ASIDE.search(said):
         said = _ASIDE.sub("", said).strip()
     said = said.rpartition("=")[2].strip()
+    power = _POWER.fullmatch(said)
+    if power is not None:
+        return Quantity(number=Fraction(int(power.group(1)) ** int(power.group(2))), unit="", digits="")
+    if _LIST_OF.fullmatch(said):  # `100,60,40,40 GB` is no number
+        return said
     if _LIST.fullmatch(said):
         return _listed(said)
     terms = [_product(term) for term in said.split(" + ")]
@@ -249,6 +266,11 @@ def agrees(found: object, expected: object, rel_tol: Fraction) -> bool:
     """Whether an answer is the expected value: exactly when `rel_tol` is 0, else within it; a layout by its axes."""
     if isinstance(expected, dict):
         return isinstance(found, dict) and all(found.get(axis) == degree for axis, degree in expected.items())
+    if isinstance(expected, str):
+        return found == expected
+    if isinstance(expected, tuple):
+        pairs = zip(found, expected, strict=True) if isinstance(found, list) and len(found) == len(expected) else ()
+        return bool(pairs) and all(agrees(one, other, rel_tol) for one, other in pairs)
     distance = relative_distance(found, expected)
     if distance and not rel_tol and isinstance(expected, Fraction):
         return found == float(expected)  # 0.106 s is exact, and no float is 106 thousandths

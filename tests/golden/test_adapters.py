@@ -16,6 +16,8 @@ from meshwright.scenarios.checkpoint_interval import checkpoint_interval
 from meshwright.scenarios.checkpointing import checkpoint_timeline
 from meshwright.scenarios.fit import fit
 from meshwright.scenarios.inspect import inspect
+from meshwright.scenarios.memory_pool import pool
+from meshwright.scenarios.rack import rack
 from meshwright.scenarios.schedule import schedule
 from meshwright.scenarios.serving import plan_serve
 from meshwright.scenarios.training import plan_train
@@ -33,6 +35,8 @@ VERBS = {
     "schedule": schedule,
     "checkpoint interval": checkpoint_interval,
     "checkpoint timeline": checkpoint_timeline,
+    "rack": rack,
+    "pool": pool,
     "list": catalog,
     "study run": run_study,
 }

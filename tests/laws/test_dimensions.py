@@ -58,6 +58,11 @@ COUNTS = {
     **dict.fromkeys(("elements", "hidden", "head_columns", "mfu", "pairs", "ports"), ""),
     **dict.fromkeys(("expected_max", "late_sigmas", "times", "sequences", "workers", "outage_sequences"), ""),
     **dict.fromkeys(("steps", "least_steps", "steps_at", "batch_tokens", "noise_tokens", "run_tokens"), ""),
+    **dict.fromkeys(
+        ("boxes", "boxes_per_rack", "end_points", "grouped", "in_groups", "radix", "switches", "tiers"), ""
+    ),
+    **dict.fromkeys(("box_price", "installed_price", "switch_price", "switch_tiers"), ""),
+    **dict.fromkeys(("calls", "channels", "cores", "endpoints", "hosts", "lines", "reads"), ""),
     **dict.fromkeys(("least_tokens", "tokens_at", "speed_up_limit", "parameters", "tokens"), ""),
     **dict.fromkeys(("ranks", "replicas", "rounds", "rows", "sessions", "stage_ranks", "stages", "turn", "turns"), ""),
 }

@@ -271,6 +271,8 @@ def test_help_lists_every_verb_and_an_example_on_a_line_of_its_own():
         "fit",
         "plan",
         "schedule",
+        "rack",
+        "pool",
         "checkpoint",
         "calibrate",
         "run",

@@ -21,6 +21,7 @@ BytesPerSecond = NewType("BytesPerSecond", float)
 FlopsPerSecond = NewType("FlopsPerSecond", float)
 Watts = NewType("Watts", float)
 Joules = NewType("Joules", float)
+Metres = NewType("Metres", float)
 Share = NewType("Share", float)
 Tokens = NewType("Tokens", int)
 TokenCount = NewType("TokenCount", int)
@@ -60,6 +61,7 @@ _UNITS: Final[dict[str, dict[str, Fraction]]] = {
     "bytes_per_s": {f"{unit}/s": scale for unit, scale in _byte_units().items()},
     "flops_per_s": {f"{prefix}FLOP/s": Fraction(10) ** power for prefix, power in _DECIMAL.items()},
     "watts": {"W": Fraction(1), "kW": Fraction(1000), "MW": Fraction(10) ** 6},
+    "metres": {"m": Fraction(1), "km": Fraction(1000)},
     "joules": {"J": Fraction(1), "kJ": Fraction(1000), "MJ": Fraction(10) ** 6, "kWh": Fraction(3_600_000)},
 }
 _EXAMPLE: Final = {
@@ -70,6 +72,7 @@ _EXAMPLE: Final = {
     "flops_per_s": "989.4TFLOP/s",
     "watts": "10.2kW",
     "joules": "1.2kJ",
+    "metres": "30m",
     "share": "75%",
     "length": "8K",
     "count": "100B",
@@ -82,6 +85,7 @@ DIMENSIONS: Final[dict[object, str]] = {
     FlopsPerSecond: "flops_per_s",
     Watts: "watts",
     Joules: "joules",
+    Metres: "metres",
     Share: "share",
     Tokens: "length",
     TokenCount: "count",
@@ -95,6 +99,7 @@ SI_SUFFIX: Final = {
     "flops_per_s": "FLOP/s",
     "watts": "W",
     "joules": "J",
+    "metres": "m",
 }
 
 
@@ -224,6 +229,11 @@ def show_flops(value: float, suffix: str = "FLOP") -> str:
     if value >= _BEYOND_FLOPS:
         return f"{value:.4g} {suffix}"
     return _show(value, tuple((f"{prefix}{suffix}", 10.0 ** _DECIMAL[prefix]) for prefix in "PTGM"), suffix)
+
+
+def show_watts(value: float) -> str:
+    """Watts for reading: 112.20 kW."""
+    return _show(value, (("MW", 1e6), ("kW", 1e3)), "W")
 
 
 def _show(value: float, steps: tuple[tuple[str, float], ...], base: str, by: dict[str, float] | None = None) -> str:

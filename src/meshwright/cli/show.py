@@ -45,6 +45,20 @@ def check_place(file: str | None) -> None:
         raise FileError(33, f"cannot write {path}: {cause}", _ELSEWHERE)
 
 
+def check_files(*names: str | None) -> None:
+    """No two answers in one file, of which the later would replace the earlier. Raises IO033, IO037."""
+    files: list[Path] = []
+    for path in (Path(name) for name in names if name is not None):
+        try:
+            if path.is_file() or not path.exists():
+                files.append(path.resolve())
+        except (OSError, ValueError) as problem:  # a name that no file can have
+            raise _unwritable(path, problem) from problem
+    for path in files:
+        if files.count(path) > 1:
+            raise FileError(37, f"two answers are to be written to {path.name}", "give each a file of its own")
+
+
 def show(result: Result, output: Output) -> int:
     """Print the answer on stdout, or write it to a file. Raises IO033 (the file), IO035 (stdout)."""
     form = _FORMS[output.style]

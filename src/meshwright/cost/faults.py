@@ -45,7 +45,8 @@ def faulted_finish_s(service_s: Floats, turns: Ints, at_s: float, stall_s: float
     """Finish of a session on a replica that stops at `at_s` and is back after `stall_s`.
 
     The session then running loses its progress and starts again; those after it shift; those before it stand. Shapes
-    broadcast. Source: chapter "Supernodes", section 6.7.2. Leaves out setting up connections again.
+    broadcast. Source: chapter "Supernodes", section 6.7.2. A part is back once its connections
+    are set up again: study connection-setup says how long that takes.
     """
     plain = service_s * turns
     done = floor(at_s / service_s)

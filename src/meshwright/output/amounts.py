@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from meshwright.base.units import show_bytes, show_flops, show_rate, show_seconds
+from meshwright.base.units import show_bytes, show_flops, show_rate, show_seconds, show_watts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +40,7 @@ BY_UNIT: Final[dict[str, Callable[[float], str]]] = {
     "s": show_seconds,
     "B": show_bytes,
     "B/s": show_rate,
+    "W": show_watts,
     "FLOP/s": lambda value: show_flops(value, "FLOP/s"),
     "": lambda value: f"{value:,.0f}" if value == round(value) or abs(value) >= _WHOLE else f"{value:.4g}",
 }

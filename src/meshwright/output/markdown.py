@@ -29,6 +29,8 @@ from meshwright.output.columns import (
 )
 from meshwright.output.expressions import WHOLE, formulas, inputs
 from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS
+from meshwright.output.pool_tables import NODE_COLUMNS, PERIOD_COLUMNS, REGION_COLUMNS, TRACE_COLUMNS
+from meshwright.output.rack_tables import COUNT_COLUMNS, MEDIUM_COLUMNS
 from meshwright.output.runs import PARITY_COLUMNS, STEP_COLUMNS
 from meshwright.output.training_tables import SYSTEM_COLUMNS, TRAINING_COLUMNS, calendar_rows, step_rows
 
@@ -62,6 +64,8 @@ def _tables(result: Result) -> Iterator[str]:
     if result.command == "plan train":
         yield from _training(result)
     yield from _body(result)
+    if result.command in {"rack", "pool"}:
+        yield from _value("Where the answer changes", plain(result.flips))
     if result.command == "checkpoint timeline":
         yield from _value("Where another save is recovered", plain(result.flips))
 
@@ -154,6 +158,24 @@ def _intervals(_result: Result, body: dict[str, Any]) -> Iterator[str]:
         yield from _titled("The run, drawn", _drawn(DRAWN_COLUMNS, drawn))
 
 
+def _racks(_result: Result, body: dict[str, Any]) -> Iterator[str]:
+    asked = body.pop("asked")
+    if asked:
+        yield from _titled("Asked about", _drawn(COUNT_COLUMNS, asked))
+    yield from _titled("Steps", _drawn(COUNT_COLUMNS, body.pop("steps")))
+    yield from _titled("Media", _drawn(MEDIUM_COLUMNS, body.pop("media")))
+
+
+def _pool(_result: Result, body: dict[str, Any]) -> Iterator[str]:
+    yield from _titled("Regions", _drawn(REGION_COLUMNS, body.pop("regions")))
+    yield from _titled("Nodes", _drawn(NODE_COLUMNS, body.pop("nodes")))
+    trace, reads = body.pop("trace"), body["reads"]
+    if reads is not None and reads.periods:
+        yield from _titled("Reads, one each period", _drawn(PERIOD_COLUMNS, reads.periods))
+    if trace:
+        yield from _titled("Operations", _drawn(TRACE_COLUMNS, trace))
+
+
 def _ran(_result: Result, body: dict[str, Any]) -> Iterator[str]:
     yield from _titled("Steps", _drawn(STEP_COLUMNS, body.pop("steps")))
 
@@ -167,6 +189,8 @@ _DRAWN: Final[Mapping[str, Callable[[Result, dict[str, Any]], Iterator[str]]]] =
     "explain": _formulas,
     "schedule": _schedules,
     "checkpoint interval": _intervals,
+    "rack": _racks,
+    "pool": _pool,
     "run train": _ran,
     "verify parity": _parity,
 }

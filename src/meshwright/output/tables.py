@@ -26,6 +26,8 @@ from meshwright.output.explanation import draw_explanation
 from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS, curve_bars, interval_totals
 from meshwright.output.local_tables import draw_local
 from meshwright.output.plan_tables import draw_columns, draw_flips, draw_plan
+from meshwright.output.pool_tables import draw_pool
+from meshwright.output.rack_tables import draw_rack
 from meshwright.output.runs import PARITY_COLUMNS, STEP_COLUMNS, run_totals, shown_steps
 from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
 from meshwright.output.training_tables import draw_training
@@ -322,6 +324,8 @@ _DRAWN: Final[Mapping[str, Callable[[Console, Result], None]]] = {
     "plan serve": draw_plan,
     "plan train": draw_training,
     "schedule": _schedules,
+    "rack": draw_rack,
+    "pool": draw_pool,
     "checkpoint interval": _intervals,
     "checkpoint timeline": _saves,
     "calibrate local": lambda console, result: draw_local(console, result.body),

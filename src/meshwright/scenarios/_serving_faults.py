@@ -45,7 +45,8 @@ def fault_table(system: System, job: ServeJob, fault: Fault, table: ServingTable
     own = np.arange(int(job.sessions))[None, :] % values(replicas)[:, None]
     service = table.service_s[:, None]
     struck = np.take_along_axis(hit, own, axis=1)
-    finish = where(struck, faulted_finish_s(service, turn, fault.at, fault.stall), money.finish_s(service, turn))
+    away_s = fault.stall + fault.reconnect if fault.reconnect > 0 else fault.stall
+    finish = where(struck, faulted_finish_s(service, turn, fault.at, away_s), money.finish_s(service, turn))
     deadline = np.inf if job.deadline is None else job.deadline
     count = np.count_nonzero(finish <= deadline, axis=1).astype(np.int64)
     occupied = money.occupied_gpu_s(table.devices, finish.max(axis=1))

@@ -19,7 +19,7 @@ from meshwright.scenarios._shared import check_resident
 from meshwright.system.system import System
 
 LEFT_OUT: Final = (
-    "setting up connections again after the stop, and losing the cached context: only the running steps are replayed",
+    "losing the cached context: only the running steps are replayed, once connections stand again (reconnect)",
     "moving sessions to replicas that run: each stays where it was dealt",
     "more than one fault, and when one comes: the fault is given, not drawn",
 )

@@ -44,6 +44,15 @@ _LINES: tuple[Line, ...] = (
         ("--engine-reserve", "1GiB"), ("--block-size", "32"),
     ],
     [
+        ("rack",), ("--on", "dgx-h100"), ("--power", "150kW"), ("--fixed", "5kW"), ("--grouped", "4"),
+        ("--devices", "64,72"), ("--switch-power", "1kW"), ("--air-limit", "40kW"), ("--distance", "30m"),
+        ("--radix", "64"),
+    ],
+    [
+        ("pool",), ("--demand", "100GB,60GB,40GB,40GB"), ("--node", "80GB"), ("--window", "128"), ("--item", "256B"),
+        ("--latency", "7.52us"), ("--path", "50GB/s"), ("--periods", "60s,1s"), ("--reads", "10"), ("--data", "20GB"),
+    ],
+    [
         ("plan", "train"), ("tiny-qwen3",), ("--on", "SYSTEM.toml"), ("--tokens", "1B"), ("--sequence", "1K"),
         ("--global-batch", "8"), ("--deadline", "30d"), ("--reserve", "5d"), ("--efficiency", "40%"),
         ("--layout", "tp=1,pp=1"), ("--activation-budget", "1GiB"), ("--straggler-sigma", "1%"),

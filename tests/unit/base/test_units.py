@@ -33,6 +33,7 @@ EVERY_UNIT = [
     *(("seconds", unit, scale) for unit, scale in {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}.items()),
     *(("seconds", unit, scale) for unit, scale in {"min": 60, "h": 3600, "d": 86400}.items()),
     *(("watts", unit, scale) for unit, scale in {"W": 1, "kW": 1e3, "MW": 1e6}.items()),
+    *(("metres", unit, scale) for unit, scale in {"m": 1, "km": 1000}.items()),
     *(("joules", unit, scale) for unit, scale in {"J": 1, "kJ": 1e3, "MJ": 1e6, "kWh": 3.6e6}.items()),
 ]
 
@@ -120,6 +121,7 @@ def test_what_is_no_share_is_refused(text):
         ("flops_per_s", "80TFLOP/s"),
         ("watts", "80kW"),
         ("joules", "80kJ"),
+        ("metres", "80m"),
     ],
 )
 def test_a_bare_number_is_refused_with_the_right_spelling(dimension, fix):

@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from meshwright.base.errors import MeshwrightError
-from meshwright.job.faults import Fault
+from meshwright.job.faults import Fault, read_fault
 from meshwright.job.serve import ServeJob
 from meshwright.model.reader import read_model
+from meshwright.scenarios.connection_setup import connection_setup
 from meshwright.scenarios.fault_cost import fault_cost
 from meshwright.scenarios.serving import ServeOptions, plan_serve
 from meshwright.system.system import read_system
@@ -58,3 +59,21 @@ def test_a_part_that_the_system_does_not_have_is_refused(domain, index, code):
     with pytest.raises(MeshwrightError) as caught:
         layouts(fault=Fault(domain=domain, index=index, at=0.02, stall=0.04))
     assert caught.value.code == code
+
+
+def test_connections_that_are_set_up_again_lengthen_the_stop():
+    """Chapter "Supernodes", sections 6.5.5 and 6.7.2: 16.3 ms by channels, 17 s in pairs."""
+    setup = connection_setup(endpoints=1024, peers=1024, calls=4, call_s=5e-6, round_trip_s=5e-4, cores=32)
+    for seconds in (setup.channel.spread_s, setup.pair.spread_s):
+        again = layouts(fault=dataclasses.replace(FAULT, reconnect=seconds))
+        longer = layouts(fault=dataclasses.replace(FAULT, stall=FAULT.stall + seconds))
+        plain = layouts()
+        for name, found in again.items():
+            assert found.with_fault == longer[name].with_fault
+            assert found.with_fault.last_finish_s > plain[name].with_fault.last_finish_s
+            assert found.without == plain[name].without
+
+
+def test_a_fault_reads_its_reconnection():
+    assert read_fault("card=0,at=20ms,stall=40ms,reconnect=16ms") == dataclasses.replace(FAULT, reconnect=0.016)
+    assert read_fault("card=0,at=20ms,stall=40ms") == FAULT

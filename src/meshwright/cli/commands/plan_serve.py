@@ -61,7 +61,12 @@ _JOB: Final = ("sessions", "context", "new_tokens", "on_time", "discipline", "tt
 )
 @click.option("--power-budget", default=None, help="Of all boxes together, as in 30kW: whole boxes beyond it are off.")
 @click.option("--power-base", default="0W", show_default=True, help="What draws beside the boxes.")
-@click.option("--fault", default=None, metavar="PART=N,at=T,stall=T", help="A part stops: card, node, or a domain.")
+@click.option(
+    "--fault",
+    default=None,
+    metavar="PART=N,at=T,stall=T[,reconnect=T]",
+    help="A part stops: card, node, or a domain.",
+)
 @click.option("--flips", type=click.Choice(["search", "none"]), default="search", show_default=True)
 @click.option("--basis", type=click.Choice(["datasheet"]), default="datasheet", show_default=True)
 @layout_option
