@@ -129,16 +129,19 @@ class Ways:
 def ways(family: str, operation: str, ranks: int, boxes: int) -> Ways:
     """Every program of the family for the operation, in every protocol.
 
-    The bytes are those of the busiest device in one box, and of the busiest NIC over several. Raises KeyError for an
-    operation that the family does not have.
+    The bytes are those of the busiest device in one box, and of the busiest NIC over several, one for each device.
+    Raises KeyError for an operation that the family does not have.
     """
     found = FAMILIES[family]
     sizes = [program_size(operation, name, ranks, boxes) for name in found.programs[operation]]
     pairs = [(size, protocol) for size in sizes for protocol in found.protocols]
+    of_device = [
+        size.device_bytes_per_byte if boxes == 1 else size.box_bytes_per_byte * boxes / ranks for size, _ in pairs
+    ]
     return Ways(
         launches=np.array([protocol.launch for _, protocol in pairs]),
         rounds=np.array([size.rounds * protocol.latency for size, protocol in pairs]),
-        bytes_per_byte=np.array([size.busiest_bytes_per_byte * protocol.traffic for size, protocol in pairs]),
+        bytes_per_byte=np.array([sent * protocol.traffic for sent, (_, protocol) in zip(of_device, pairs, strict=True)]),
     )
 
 

@@ -1,30 +1,58 @@
-"""TEMPORARY: replaced by the coefficients that are reduced from programs (branch h-programs)."""
+"""An algorithm, ranks and boxes go in; its rounds and the bytes of the busiest device and box, for a byte of message, come out.
+
+Derived from the program of `workload/collectives`: nothing is typed in beside it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from meshwright.cost.collectives import COLLECTIVES
+
+if TYPE_CHECKING:
+    from meshwright.base.numbers import Floats, Ints
+    from meshwright.workload.programs import Program, Step
+
+_OF_NODES: Final = "hierarchical"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSize:
-    rounds: float
-    busiest_bytes_per_byte: float
+    """Of one program on boxes of equally many neighbouring ranks.
+
+    rounds: one after the other.   device_bytes_per_byte: what the busiest rank sends, or receives, within its box, over
+    the bytes of the message.   box_bytes_per_byte: what leaves, or enters, the busiest box.
+    """
+
+    rounds: int
+    device_bytes_per_byte: float
+    box_bytes_per_byte: float
 
 
+@cache
 def program_size(operation: str, algorithm: str, ranks: int, boxes: int) -> ProgramSize:
-    n = ranks
-    share = 1.0 if boxes == 1 else boxes / n
-    table = {
-        ("all_reduce", "ring"): (2 * (n - 1), 2 * (n - 1) / n * share),
-        ("all_gather", "ring"): (n - 1, (n - 1) / n),
-        ("reduce_scatter", "ring"): (n - 1, (n - 1) / n),
-        ("all_to_all", "one_shot"): (1, (n - 1) / n),
-        ("send_recv", "send_recv"): (1, 1.0),
-        ("all_gather", "one_shot"): (1, (n - 1) / n),
-        ("reduce_scatter", "one_shot"): (1, (n - 1) / n),
-        ("all_reduce", "one_shot"): (1, n - 1),
-        ("all_reduce", "two_shot"): (2, 2 * (n - 1) / n),
-        ("all_reduce", "in_switch"): (4, 1.0 + 1.0 / n),
-    }
-    rounds, sent = table[operation, algorithm]
-    return ProgramSize(rounds=rounds, busiest_bytes_per_byte=sent)
+    """Sizes of a registered algorithm. Raises COL001 (its name), COL002 (ranks), COL010 (operation)."""
+    module: Any = COLLECTIVES.module(algorithm)
+    of_nodes = {"node_size": ranks // boxes} if algorithm == _OF_NODES else {}
+    program: Program = module.program(operation, ranks, **of_nodes)
+    box = np.concatenate([np.arange(ranks) * boxes // ranks, np.zeros(program.switches, dtype=np.int64)])
+    near, far = np.zeros((2, len(box))), np.zeros((2, boxes))
+    for step in program.steps:
+        crosses = box[step.sender] != box[step.receiver]
+        for side, end in enumerate((step.sender, step.receiver)):
+            near[side] += _moved(step, end, ~crosses, len(box))
+            far[side] += _moved(step, box[end], crosses, boxes)
+    return ProgramSize(
+        rounds=sum(step.times for step in program.steps),
+        device_bytes_per_byte=float(near[:, :ranks].max()) / program.message_pieces,
+        box_bytes_per_byte=float(far.max()) / program.message_pieces,
+    )
+
+
+def _moved(step: Step, place: Ints, counted: Any, count: int) -> Floats:
+    """Pieces that a step moves at each place, of the sends that are counted."""
+    return np.bincount(place[counted], weights=step.pieces[counted], minlength=count) * step.times
