@@ -22,6 +22,7 @@ _VERBS: Final = {
     "plan": ("plan", "Which layout to run: plan serve, plan train."),
     "schedule": ("schedule", "Which pipeline schedule fits, and is then the fastest."),
     "checkpoint": ("checkpoint", "How often to save, and what a failure loses: checkpoint interval, timeline."),
+    "collective": ("collective", "Exchanges between ranks: collective check."),
     "calibrate": ("calibrate", "What this machine does, measured on its own processes: calibrate local."),
     "run": ("run", "Run a layout on real processes: run train."),
     "verify": ("verify", "Real runs beside what was expected of them: verify parity, verify run."),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from meshwright.base.leaves import cells, records
 from meshwright.base.result import Result, plain
+from meshwright.output.collective_tables import CHECK_COLUMNS
 from meshwright.output.columns import (
     BATCH_COLUMNS,
     CURVE_COLUMNS,
@@ -154,6 +155,10 @@ def _intervals(_result: Result, body: dict[str, Any]) -> Iterator[str]:
         yield from _titled("The run, drawn", _drawn(DRAWN_COLUMNS, drawn))
 
 
+def _checked(_result: Result, body: dict[str, Any]) -> Iterator[str]:
+    yield from _titled("Sizes", _drawn(CHECK_COLUMNS, body.pop("rows")))
+
+
 def _ran(_result: Result, body: dict[str, Any]) -> Iterator[str]:
     yield from _titled("Steps", _drawn(STEP_COLUMNS, body.pop("steps")))
 
@@ -167,6 +172,7 @@ _DRAWN: Final[Mapping[str, Callable[[Result, dict[str, Any]], Iterator[str]]]] =
     "explain": _formulas,
     "schedule": _schedules,
     "checkpoint interval": _intervals,
+    "collective check": _checked,
     "run train": _ran,
     "verify parity": _parity,
 }
