@@ -59,11 +59,14 @@ COUNTS = {
     **dict.fromkeys(("expected_max", "late_sigmas", "times", "sequences", "workers", "outage_sequences"), ""),
     **dict.fromkeys(("steps", "least_steps", "steps_at", "batch_tokens", "noise_tokens", "run_tokens"), ""),
     **dict.fromkeys(("least_tokens", "tokens_at", "speed_up_limit", "parameters", "tokens"), ""),
-    **dict.fromkeys(("ranks", "replicas", "rounds", "rows", "sessions", "stage_ranks", "stages", "turn", "turns"), ""),
+    **dict.fromkeys(("ranks", "replicas", "rounds", "rows", "sessions", "stage_ranks", "stages", "turn", "turns", "launches"), ""),
 }
 """Words that are counts without a suffix. A new word must be added here, or the name must say its unit."""
 
 TABLE_LEVEL = {
+    "collective_fits.fitted_s": "a fit in: the seconds of the fastest way are those of `launched_s` or `floored_s`",
+    "collective_fits.ways": "names and counts in, columns of factors out",
+    "program_sizes.program_size": "names and counts in, what a program sends out",
     "collectives.algorithms": "names in, names out",
     "collectives.check_choice": "a name in, the same name out",
     "collectives.all_reduce": "a Group in, an Exchange out: the seconds inside are those of `rounds_s`",

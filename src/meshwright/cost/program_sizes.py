@@ -1,6 +1,7 @@
 """An algorithm, ranks and boxes go in; its rounds and the bytes of the busiest device and box, for a byte of message, come out.
 
-Derived from the program of `workload/collectives`: nothing is typed in beside it.
+Derived from the program of `workload/collectives`: nothing is typed in beside it. Bytes are those of the whole program,
+which bound it however its rounds overlap.
 """
 
 from __future__ import annotations

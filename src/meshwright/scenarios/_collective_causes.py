@@ -58,14 +58,13 @@ class Reached:
 
 
 def low_causes(asked: Asked, reached: Reached) -> tuple[Cause, ...]:
-    """Why the end of the curve is low, the best match first."""
-    tried = (_between(asked, reached) if asked.boxes > 1 else _inside(asked, reached))
+    """Why the end of the curve is low: what matches a rate, then what foresees none, then what foresees another."""
+    tried = _between(asked, reached) if asked.boxes > 1 else _inside(asked, reached)
     found = [cause for cause in (_both_directions(reached), *tried) if cause is not None]
-    matched = [cause for cause in found if cause.share is not None]
-    return (*matched, *(cause for cause in found if cause.share is None))
+    return tuple(sorted(found, key=lambda cause: (cause.share is None) * (1 + (cause.predicted_bytes_per_s is not None))))
 
 
-def above_the_wire(asked: Asked, busbw: float, bounds: tuple[Bound, ...]) -> Cause | None:
+def above_the_wire(busbw: float, bounds: tuple[Bound, ...]) -> Cause | None:
     """What explains a bus bandwidth above that of a ring that fills the wire; None where it is below."""
     ring = bounds[0]
     if busbw <= ring.busbw:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from meshwright.base.errors import CollectiveError, suggest
 from meshwright.base.result import Basis
 from meshwright.cost.collective_fits import FAMILIES, fitted_s
-from meshwright.cost.collectives import AUTO, COLLECTIVES, algorithms, rounds_s
+from meshwright.cost.collectives import AUTO, COLLECTIVES, algorithms, start_up_s
 from meshwright.cost.program_sizes import program_size
 from meshwright.system.calibrations import measured_time
 from meshwright.system.collective_fits import CollectiveFit, collective_fits
@@ -102,20 +101,19 @@ def expected(asked: Asked, message_bytes: int) -> Expected:
 
 
 def bounds(asked: Asked) -> tuple[Bound, ...]:
-    """Of every program that the exchange may be done by: the ring first."""
+    """Of every program that the exchange may be done by: the ring first.
+
+    Raises COL001 (an unknown algorithm), COL002 (ranks that it does not take), COL010 (an operation that it has not).
+    """
+    if asked.algorithm != AUTO:
+        return (_bound(asked, asked.algorithm),)
     known = algorithms(asked.operation)
-    if asked.algorithm != AUTO and asked.algorithm not in known:
-        cause = f"--algorithm {asked.algorithm}: not a known algorithm of {asked.operation}"
-        raise CollectiveError(1, cause, suggest(asked.algorithm, (AUTO, *known)))
     usual = next(name for name in _USUAL if name in known)
     others = () if asked.boxes == 1 else tuple(name for name in _CROSSING if name in known)
-    names = [usual, *others] if asked.algorithm == AUTO else [asked.algorithm]
-    if asked.algorithm == AUTO and asked.operation == "all_reduce" and reduces_in_switch(asked):
+    names = [usual, *others]
+    if asked.operation == "all_reduce" and reduces_in_switch(asked):
         names.append(IN_SWITCH)
     fitting = [name for name in names if COLLECTIVES.module(name).permits(asked.operation, asked.ranks)]
-    if not fitting:
-        cause = f"{asked.algorithm} does not take {asked.ranks} ranks"
-        raise CollectiveError(2, cause, "choose another algorithm")
     return tuple(_bound(asked, name) for name in fitting)
 
 
@@ -237,7 +235,7 @@ def _bound(asked: Asked, name: str) -> Bound:
     inside = size.device_bytes_per_byte / system.scale_up.bandwidth
     outside = 0.0 if asked.boxes == 1 else size.box_bytes_per_byte / (asked.nics * asked.link.bandwidth)
     slower = size.device_bytes_per_byte if inside >= outside else size.box_bytes_per_byte
-    start_up: Any = rounds_s(size.rounds, asked.link.latency, 0.0, asked.link.bandwidth)
+    start_up: Any = start_up_s(size.rounds, cast("Any", asked.link.latency))
     return Bound(
         algorithm=name,
         busbw=factor / max(inside, outside),

@@ -6,7 +6,7 @@ with its likely causes, what is above the wire with the program that explains it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from meshwright.base.errors import CollectiveError, suggest
@@ -105,9 +105,9 @@ class CheckedRange:
 def collective_check(found: Measurement, system: System, options: CheckOptions) -> Result:
     """Whether each measured size is normal for the system.
 
-    yes: no part of the curve is low. unknown: no size could be judged. Raises COL021 (a table without its end), COL023
-    (ranks or boxes that the file does not tell), COL024 (an operation that it does not tell, or contradicts), COL025
-    (ranks that the system does not have), COL026 (NICs or a share out of range), COL001, COL002 (the algorithm).
+    yes: no part of the curve is low. unknown: no size could be judged. Raises COL023 (ranks, boxes or times that the file
+    does not tell), COL024 (an operation that it does not tell, or contradicts), COL025 (ranks that the system does not
+    have), COL026 (NICs or a share out of range), COL027 (a table without its end), COL001, COL002, COL010 (algorithm).
     """
     asked = _asked(found, system, options)
     lines = [(line, timed) for line in found.lines if (timed := getattr(line, options.place)) is not None]
@@ -117,12 +117,12 @@ def collective_check(found: Measurement, system: System, options: CheckOptions) 
     told = [(line, timed, expected(asked, line.size)) for line, timed in lines]
     rows = tuple(_row(asked, (line, timed), item, every[0].busbw) for line, timed, item in told if timed.time > 0)
     ranges = _ranges(rows)
-    above = _above(asked, rows, every)
+    above = _above(asked, rows)
     causes = _causes(asked, rows, ranges, options, every)
     wrong = sum(timed.wrong or 0 for _, timed, _ in told)
     return Result(
         command="collective check",
-        verdict=_verdict(rows, ranges, causes, wrong),
+        verdict=_verdict(rows, ranges, causes, above, wrong),
         inputs={
             "model": None,
             "system": stated_system(system),
@@ -162,7 +162,7 @@ def _asked(found: Measurement, system: System, options: CheckOptions) -> Asked:
     if not found.complete and not options.partial:
         last = found.lines[-1].number
         cause = f"line {last}: the table ends there, without the average bus bandwidth: the output was cut"
-        raise CollectiveError(21, cause, "give the whole output, or --partial to take it as it is")
+        raise CollectiveError(27, cause, "give the whole output, or --partial to take it as it is")
     ranks = options.ranks or len(found.hosts)
     boxes = options.boxes or len(set(found.hosts)) or (1 if ranks <= system.devices_per_node else 0)
     if not 2 <= ranks or not boxes:  # noqa: PLR2004 - an exchange has two sides
@@ -272,8 +272,10 @@ def _ranges(rows: Sequence[CheckedSize]) -> tuple[CheckedRange, ...]:
     return tuple(found)
 
 
-def _above(asked: Asked, rows: Sequence[CheckedSize], every: tuple[Bound, ...]) -> Cause | None:
-    return above_the_wire(asked, max((row.busbw_bytes_per_s for row in rows), default=0.0), every)
+def _above(asked: Asked, rows: Sequence[CheckedSize]) -> Cause | None:
+    """By any program that a library may choose, whichever one was asked about."""
+    most = max((row.busbw_bytes_per_s for row in rows), default=0.0)
+    return above_the_wire(most, bounds(replace(asked, algorithm=AUTO)))
 
 
 def _causes(
@@ -324,11 +326,17 @@ def _slow_start(asked: Asked, rows: Sequence[CheckedSize]) -> Cause:
 
 
 def _verdict(
-    rows: Sequence[CheckedSize], ranges: Sequence[CheckedRange], causes: Sequence[Cause], wrong: int
+    rows: Sequence[CheckedSize],
+    ranges: Sequence[CheckedRange],
+    causes: Sequence[Cause],
+    above: Cause | None,
+    wrong: int,
 ) -> Verdict:
     judged = [row for row in rows if row.state != "not_judged"]
     if wrong:
         return Verdict(answer="no", text=f"{wrong} elements came out wrong: no rate matters before that is mended")
+    if above is not None and above.share is None:
+        return Verdict(answer="no", text=f"{above.title}: {above.evidence}")
     if not judged:
         return Verdict(answer="unknown", text="no size could be judged: no measured time, and start-up decides them all")
     last = judged[-1]
