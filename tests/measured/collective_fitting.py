@@ -58,7 +58,7 @@ class Scored:
 
 
 def fit(key: Key, rows: Sequence[Row]) -> Fitted:
-    """The numbers that come closest to the rows. Which way a row takes follows from them: both in turn, until they stay."""
+    """The numbers that come closest to the rows. The way of each row follows from them: in turn, until both stay."""
     design = _design(key, rows) * _UNIT
     times = np.log([row.seconds for row in rows])
     rounds = design[:: len(FAMILIES[key.family].protocols), :, 1]

@@ -20,8 +20,8 @@ DROPPED: Final = {
     "no_time": "the source states a bandwidth and no time",
     "gpu_unstated": "the source does not name the GPU",
     "nic_unstated": "ranks on two boxes, and the source does not name the NIC, nor how many there are",
-    "one_payload": "dispatch and combine of experts, one payload that was computed, not stated: no size varies, and it is "
-    "no all_to_all of equal blocks",
+    "one_payload": "dispatch and combine of experts, one payload that was computed, not stated: no size varies, and it "
+    "is no all_to_all of equal blocks",
     "rounded": "time derived from a bandwidth printed with two digits, which the source calls unreliable below 1 MiB",
     "copy": "the same time of the same exchange twice in one source",
     "too_few": "a group of fewer than three rows, from which no line can be told",
@@ -56,13 +56,13 @@ BRIDGES: Final = {
 }
 """Boxes of bridged pairs: two ranks have the bridge, more of them PCIe between the pairs."""
 SWITCH_FROM: Final = {"h100-sxm": 5, "h200-sxm": 5, "b200-sxm": 6, "b300-sxm": 6}
-"""Ranks from which NCCL, left to choose, reduces in the switch: rows stas-h200-nvls, stas-b200-nvls name what it took."""
+"""Ranks from which NCCL, left to choose, reduces in the switch: rows stas-h200-nvls, stas-b200-nvls say so."""
 SWITCH_BYTES: Final = 2 * MIB
 """And from which size: the note of rows stas-h200x8."""
 
 TRTLLM_BYTES: Final = 8_000_000
 """What TensorRT-LLM's own kernels hold from three ranks on; a larger message goes to NCCL. Source: TensorRT-LLM,
-customAllReduceUtils.h (getMaxRequiredWorkspaceSize); the file not opened: entered from general knowledge, to be checked."""
+customAllReduceUtils.h (getMaxRequiredWorkspaceSize); not opened: entered from general knowledge, to be checked."""
 
 
 class Key(NamedTuple):
@@ -106,9 +106,7 @@ def rows() -> tuple[Row, ...]:
             found[at] = replace(row, dropped="copy")
         seen.add(same)
     kept = Counter(row.key for row in found if not row.dropped)
-    return tuple(
-        replace(row, dropped="too_few") if not row.dropped and kept[row.key] < 3 else row for row in found
-    )
+    return tuple(replace(row, dropped="too_few") if not row.dropped and kept[row.key] < 3 else row for row in found)
 
 
 def groups() -> dict[Key, list[Row]]:
@@ -146,7 +144,9 @@ def _link(line: Mapping[str, str]) -> str:
     if line["intra_link"] in BRIDGES:
         return BRIDGES[line["intra_link"]][line["n_ranks"] != "2"]
     link = LINKS.get(line["intra_link"], line["intra_link"])
-    far = line["gpu"] == "L40S" and line["n_ranks"] == "8"  # eight of them stand on two sockets, as the table's notes say
+    far = (
+        line["gpu"] == "L40S" and line["n_ranks"] == "8"
+    )  # eight of them stand on two sockets, as the table's notes say
     return f"{link}-across-sockets" if far else link
 
 

@@ -1,6 +1,6 @@
-"""Measured exchanges go in; a fit of every group, how well fits foresee rows that they did not see, and a page come out.
+"""Measured exchanges go in; a fit of every group, how well it foresees rows that it did not see, and a page come out.
 
-`python -m tests.measured.collectives` writes `docs/collectives-accuracy.md` and `src/meshwright/system/collective_fits`.
+`python -m tests.measured.collectives` writes `docs/collectives-accuracy.md` and `system/collective_fits`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _of(found: Iterable[Row], source: str) -> list[Row]:
 
 
 def _spread(key: Key, found: Sequence[Row]) -> list[tuple[int, float, float, int, bool]]:
-    """Measured over foreseen time, below 1 MiB and from there up: of rows kept from the fit where three or more were."""
+    """Measured over foreseen time, below 1 MiB and from there up: of rows kept from the fit, if three or more."""
     spread: list[tuple[int, float, float, int, bool]] = []
     for large in (False, True):
         own = [row for row in found if (row.size >= MIB) == large]
@@ -180,7 +180,8 @@ def _families() -> str:
         cells = [_judged(by_family(name, large=large), large=large) for large in (False, True)]
         if any(cells):
             lines.append(f"| {name} | {family.title} | {' | '.join(cells)} |")
-    told = "Median absolute error of all scored rows of a family. At most 30 % below 1 MiB and 15 % from there up is asked;\nwhat one way of scoring misses by itself is set in bold."
+    told = """Median absolute error of all scored rows of a family. At most 30 % below 1 MiB and 15 % from there up is
+asked; what one way of scoring misses by itself is set in bold."""
     split = _split("family", lambda key: key.family, FAMILIES)
     return "\n".join(["## By family", "", told, "", *lines, "", *split])
 
@@ -214,7 +215,7 @@ def _missed() -> str:
         errors = {large: _errors(items, large=large) for large in (False, True)}
         if any(found and median(found) > TARGETS[large] for large, found in errors.items()):
             lines.append(f"| {key.name} | {_cells(errors[False])} | {_cells(errors[True])} |")
-    told = f"""## What is missed
+    return f"""## What is missed
 
 Groups whose own median is above what is asked of a family:
 
@@ -232,10 +233,9 @@ What three numbers on one program do not have:
 - *Times of 1 us resolution over three rounds* (the framework family below 1 MiB): rows of 18 and 130 KiB differ by a
   factor of five between 2 and 4 ranks, in both directions. No model of the exchange says that.
 - *Algorithms that the source does not name.* Where NCCL was left to choose, its choice is taken from rows of the same
-  generation that name theirs: in the switch from 5 ranks (H100, H200; also taken for B200 and B300 from 6) and 2 MiB up.
+  generation that name theirs: in the switch from 5 ranks (H100, H200) or 6 (B200, B300), and from 2 MiB up.
 - Links and operations without a row: TPU, Ascend, 3090 and 4090, Infinity Fabric (two rows, no line), more than 8 ranks
   in one box, and several boxes but for one of 4 x 8 B200."""
-    return told
 
 
 def _cross() -> str:
@@ -255,14 +255,15 @@ def _cross() -> str:
                 for large in (False, True)
             ]
             lines.append(f"| {family} | {other} | {' | '.join(cells)} |")
-    told = """What the fit of one family says of another's rows, on the same accelerator, link and operation and at rank counts that
-it has. Nothing is asked of these: they are what a planner would be wrong by that took one for the other."""
+    told = """What the fit of one family says of another's rows, on the same accelerator, link and operation and at rank
+counts that it has. Nothing is asked of these: they are what a planner would be wrong by that took one for the other."""
     return "\n".join(["## Across families", "", told, "", *lines])
 
 
 def _table_of_fits() -> str:
     lines = [
-        "| accelerator | link | operation | family | ranks | rows | sources | launch us | latency us | bandwidth GB/s |",
+        "| accelerator | link | operation | family | ranks | rows | sources "
+        "| launch us | latency us | bandwidth GB/s |",
         "|---|---|---|---|---|--:|--:|--:|--:|--:|",
     ]
     for key, found in groups().items():
@@ -270,9 +271,7 @@ def _table_of_fits() -> str:
         boxes = "" if key.boxes == 1 else f" on {key.boxes} boxes"
         sources = len({lab(row) for row in found})
         cells = [f"{numbers.launch_s * 1e6:.3g}", f"{numbers.latency_s * 1e6:.3g}", f"{1e-9 / numbers.byte_s:.3g}"]
-        lines.append(
-            f"| {' | '.join(key[:4])} | {ranks}{boxes} | {len(found)} | {sources} | {' | '.join(cells)} |"
-        )
+        lines.append(f"| {' | '.join(key[:4])} | {ranks}{boxes} | {len(found)} | {sources} | {' | '.join(cells)} |")
     return "\n".join(["## Fits", "", "On all rows of a group.", "", *lines])
 
 

@@ -19,7 +19,13 @@ _NAMES = {"all_to_all": "alltoall", "send_recv": "sendrecv"}
 
 
 def text(
-    rates: Sequence[tuple[int, float]], *, operation: str, hosts: int, ranks_per_host: int, device: str, named: bool = True
+    rates: Sequence[tuple[int, float]],
+    *,
+    operation: str,
+    hosts: int,
+    ranks_per_host: int,
+    device: str,
+    named: bool = True,
 ) -> str:
     """rates: bytes, and GB/s of busbw."""
     ranks = hosts * ranks_per_host
@@ -28,7 +34,9 @@ def text(
     lines += ["#", "# Using devices"]
     for rank in range(ranks):
         host, place = divmod(rank, ranks_per_host)
-        lines.append(f"#  Rank {rank:2d} Group  0 Pid {4000 + rank} on node{host} device {place:2d} [0x{place:02x}] {device}")
+        lines.append(
+            f"#  Rank {rank:2d} Group  0 Pid {4000 + rank} on node{host} device {place:2d} [0x{place:02x}] {device}"
+        )
     lines.append(_HEAD)
     lines += [row(size, rate, operation, ranks) for size, rate in rates]
     average = sum(rate for _, rate in rates) / len(rates)

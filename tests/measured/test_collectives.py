@@ -1,4 +1,4 @@
-"""Measured exchanges: every row has a family or a reason, fits foresee what they did not see, files are what is fitted."""
+"""Measured exchanges: every row has a family or a reason, fits foresee what they did not see, files are so."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_fit_finds_the_numbers_that_times_were_made_of():
 
 
 def test_a_latency_is_not_told_by_rows_of_equal_rounds():
-    eight = [row for row in groups()[next(key for key in groups() if key.family == "nccl_one_process")]]
+    eight = list(groups()[next(key for key in groups() if key.family == "nccl_one_process")])
     assert fit(eight[0].key, eight).latency_s == 0
 
 

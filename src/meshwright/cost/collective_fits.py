@@ -141,7 +141,9 @@ def ways(family: str, operation: str, ranks: int, boxes: int) -> Ways:
     return Ways(
         launches=np.array([protocol.launch for _, protocol in pairs]),
         rounds=np.array([size.rounds * protocol.latency for size, protocol in pairs]),
-        bytes_per_byte=np.array([sent * protocol.traffic for sent, (_, protocol) in zip(of_device, pairs, strict=True)]),
+        bytes_per_byte=np.array(
+            [sent * protocol.traffic for sent, (_, protocol) in zip(of_device, pairs, strict=True)]
+        ),
     )
 
 
@@ -166,7 +168,9 @@ def fitted_s(fit: CollectiveFit, ranks: int, message_bytes: N) -> N:
 
 
 @formula
-def launched_s(launches: Any, launch_s: N, rounds: Any, latency_s: N, busiest_bytes: N, bandwidth_bytes_per_s: N) -> N:
+def launched_s(  # noqa: PLR0917 - what a time consists of
+    launches: Any, launch_s: N, rounds: Any, latency_s: N, busiest_bytes: N, bandwidth_bytes_per_s: N
+) -> N:
     """Seconds of one way after its launch: its rounds one after the other, and the bytes of the busiest owner.
 
     Source: chapter "Supernodes", equation 6-9, with a launch in front. Leaves out contention and start skew.
@@ -175,7 +179,9 @@ def launched_s(launches: Any, launch_s: N, rounds: Any, latency_s: N, busiest_by
 
 
 @formula
-def floored_s(launches: Any, launch_s: N, rounds: Any, latency_s: N, busiest_bytes: N, bandwidth_bytes_per_s: N) -> N:
+def floored_s(  # noqa: PLR0917 - what a time consists of
+    launches: Any, launch_s: N, rounds: Any, latency_s: N, busiest_bytes: N, bandwidth_bytes_per_s: N
+) -> N:
     """The same where the host starts the next call during this one: no less than a launch, which else is hidden.
 
     Source: chapter "Supernodes", equation 6-9. Leaves out contention and start skew.

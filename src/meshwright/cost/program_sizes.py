@@ -1,4 +1,4 @@
-"""An algorithm, ranks and boxes go in; its rounds and the bytes of the busiest device and box, for a byte of message, come out.
+"""An algorithm, ranks and boxes go in; its rounds come out, and what the busiest device and box send of a message.
 
 Derived from the program of `workload/collectives`: nothing is typed in beside it. Bytes are those of the whole program,
 which bound it however its rounds overlap.
@@ -56,4 +56,5 @@ def program_size(operation: str, algorithm: str, ranks: int, boxes: int) -> Prog
 
 def _moved(step: Step, place: Ints, counted: Any, count: int) -> Floats:
     """Pieces that a step moves at each place, of the sends that are counted."""
-    return np.bincount(place[counted], weights=step.pieces[counted], minlength=count) * step.times
+    weights = step.pieces[counted] * float(step.times)
+    return np.bincount(place[counted], weights=weights, minlength=count).astype(np.float64)

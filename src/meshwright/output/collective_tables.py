@@ -28,8 +28,8 @@ def check_lines(body: Mapping[str, Any]) -> list[str]:
     """What was run, the parts that are low, the causes in their order, and what explains a rate above the wire."""
     nics = "one box" if body["boxes"] == 1 else f"{body['boxes']} boxes, NICs of each: {body['nics_per_box']}"
     told = [f"\n{body['operation']} over {body['ranks']} ranks on {nics}"]
-    for by in dict.fromkeys(f"{row.basis}: {row.by}" for row in body["rows"] if row.expected_bytes_per_s is not None):
-        told.append(f"  expected by {by}")
+    judged = (row for row in body["rows"] if row.expected_bytes_per_s is not None)
+    told += dict.fromkeys(f"  expected by {row.basis}: {row.by}" for row in judged)
     for part in body["ranges"]:
         if part.judged:
             word = "low" if part.is_low else "normal"

@@ -61,7 +61,9 @@ def low_causes(asked: Asked, reached: Reached) -> tuple[Cause, ...]:
     """Why the end of the curve is low: what matches a rate, then what foresees none, then what foresees another."""
     tried = _between(asked, reached) if asked.boxes > 1 else _inside(asked, reached)
     found = [cause for cause in (_both_directions(reached), *tried) if cause is not None]
-    return tuple(sorted(found, key=lambda cause: (cause.share is None) * (1 + (cause.predicted_bytes_per_s is not None))))
+    return tuple(
+        sorted(found, key=lambda cause: (cause.share is None) * (1 + (cause.predicted_bytes_per_s is not None)))
+    )
 
 
 def above_the_wire(busbw: float, bounds: tuple[Bound, ...]) -> Cause | None:
@@ -79,7 +81,9 @@ def above_the_wire(busbw: float, bounds: tuple[Bound, ...]) -> Cause | None:
             fix="is it this system, and are its rates one way? look at --on and --nics",
         )
     least = min(fitting, key=lambda bound: bound.busbw)
-    crossed = f"a byte crosses {least.bytes_per_byte:.4g} times, and {ring.bytes_per_byte:.4g} times in a {ring.algorithm}"
+    crossed = (
+        f"a byte crosses {least.bytes_per_byte:.4g} times, and {ring.bytes_per_byte:.4g} times in a {ring.algorithm}"
+    )
     return Cause(
         id="in_switch" if least.algorithm == IN_SWITCH else "crosses_once",
         title="the reduction is in the switch" if least.algorithm == IN_SWITCH else "a tree crosses between boxes once",
@@ -113,7 +117,7 @@ def _between(asked: Asked, reached: Reached) -> list[Cause | None]:
     placement, steps = _far_nics(asked, reached), _long_steps(asked, reached)
     return [
         _known_step(asked, reached),
-        _half_the_wire(asked, reached),
+        _half_the_wire(reached),
         *((placement, steps) if most else (steps, placement)),
         _few_nics(asked, reached),
     ]
@@ -128,8 +132,8 @@ def _known_step(asked: Asked, reached: Reached) -> Cause | None:
     return Cause(
         id="step_latency",
         title="every step takes a fixed time, which is software's and not the wire's",
-        evidence=f"{show_bytes(reached.chunk)} a step of {show_seconds(reached.step)} make {show_rate(foreseen)} a rail; "
-        f"{show_rate(rail)} is measured",
+        evidence=f"{show_bytes(reached.chunk)} a step of {show_seconds(reached.step)} make {show_rate(foreseen)} "
+        f"a rail; {show_rate(rail)} is measured",
         fix="larger chunks (NCCL_P2P_NET_CHUNKSIZE, NCCL_BUFFSIZE), another NCCL or network plugin",
         predicted_bytes_per_s=foreseen * asked.nics,
         share=rail / foreseen if fitting else None,
@@ -147,14 +151,14 @@ def _few_nics(asked: Asked, reached: Reached) -> Cause | None:
     return Cause(
         id="few_nics",
         title=f"{words} of {asked.nics}",
-        evidence=f"{show_rate(reached.busbw)} is {share:.2f} of what {count} of {asked.nics} NICs are expected to carry",
+        evidence=f"{show_rate(reached.busbw)} is {share:.2f} of what {count} of {asked.nics} NICs should carry",
         fix="NCCL_DEBUG=INFO lists the NICs that it uses; NCCL_IB_HCA, cabling, and --nics here",
         predicted_bytes_per_s=count * one,
         share=share if asked.nics % count == 0 else None,
     )
 
 
-def _half_the_wire(asked: Asked, reached: Reached) -> Cause | None:
+def _half_the_wire(reached: Reached) -> Cause | None:
     low, high = _HALF
     share = reached.busbw / reached.ring
     if not low <= share <= high:

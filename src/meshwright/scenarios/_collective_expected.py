@@ -40,7 +40,7 @@ _LONG: Final = 10
 class Asked:
     """One group of ranks on a system. nics: that each box has in use.   algorithm: `auto`, or a registered name.
 
-    wire: of a link's bandwidth, what is expected of a program that nobody measured.   least: and what is normal at least.
+    wire: of a link's bandwidth, what is expected of a program that nobody measured.   least: and what is normal there.
     within: around an archived time.
     """
 

@@ -35,6 +35,7 @@ WIRE: Final = {True: (0.78, 0.7), False: (0.94, 0.9)}
 normal. Within: 0.76 to 0.81 of NVLink at 8 GiB (A100, H200, B200; stas00/ml-engineering). Between: 0.91 to 0.96 of the
 NICs (the same; NVIDIA/nccl-tests#290; NVIDIA/nccl#949)."""
 _LEVEL: Final = 0.1
+_WITHIN: Final = Share(0.1)
 _MOST_RATE: Final = 1e15
 _LEFT_OUT: Final = (
     "other traffic on the same links, clocks, and which NIC each rank uses: causes are read off rates alone",
@@ -61,7 +62,7 @@ class CheckOptions:
     algorithm: str = AUTO
     wire: Share | None = None
     least: Share | None = None
-    within: Share = Share(0.1)
+    within: Share = _WITHIN
     chunk: Bytes | None = None
     step_latency: Seconds | None = None
     stated: BytesPerSecond | None = None
@@ -105,9 +106,10 @@ class CheckedRange:
 def collective_check(found: Measurement, system: System, options: CheckOptions) -> Result:
     """Whether each measured size is normal for the system.
 
-    yes: no part of the curve is low. unknown: no size could be judged. Raises COL023 (ranks, boxes or times that the file
-    does not tell), COL024 (an operation that it does not tell, or contradicts), COL025 (ranks that the system does not
-    have), COL026 (NICs or a share out of range), COL027 (a table without its end), COL001, COL002, COL010 (algorithm).
+    yes: no part of the curve is low. unknown: no size could be judged. Raises COL023 (ranks, boxes or times that the
+    file does not tell), COL024 (an operation that it does not tell, or contradicts), COL025 (ranks that the system does
+    not have), COL026 (NICs or a share out of range), COL027 (a table without its end), COL001, COL002, COL010
+    (algorithm).
     """
     asked = _asked(found, system, options)
     lines = [(line, timed) for line in found.lines if (timed := getattr(line, options.place)) is not None]
@@ -165,10 +167,11 @@ def _asked(found: Measurement, system: System, options: CheckOptions) -> Asked:
         raise CollectiveError(27, cause, "give the whole output, or --partial to take it as it is")
     ranks = options.ranks or len(found.hosts)
     boxes = options.boxes or len(set(found.hosts)) or (1 if ranks <= system.devices_per_node else 0)
-    if not 2 <= ranks or not boxes:  # noqa: PLR2004 - an exchange has two sides
+    if not ranks >= 2 or not boxes:  # noqa: PLR2004 - an exchange has two sides
         raise CollectiveError(23, "the file does not list its ranks and hosts", "give --ranks and --boxes")
     if boxes > system.nodes or ranks > boxes * system.devices_per_node or ranks % boxes:
-        cause = f"{ranks} ranks on {boxes} boxes were measured, and {system.id} has {system.nodes} of {system.devices_per_node}"
+        has = f"{system.id} has {system.nodes} of {system.devices_per_node}"
+        cause = f"{ranks} ranks on {boxes} boxes were measured, and {has}"
         raise CollectiveError(25, cause, f"--on '{system.id.split(' x')[0]} x{boxes}', or the system that was measured")
     nics = options.nics or system.nics_per_node
     wire, least = WIRE[boxes == 1]
@@ -220,7 +223,8 @@ def _operation(found: Measurement, ranks: int, stated: str | None) -> str:
         cause = f"the file does not name its operation; its columns allow {', '.join(allowed) or 'none that is known'}"
         raise CollectiveError(24, cause, "give --operation, as in --operation all_gather")
     if name not in allowed:
-        cause = f"{name}, and busbw over algbw of {ranks} ranks says otherwise: {', '.join(allowed) or 'none that is known'}"
+        others = ", ".join(allowed) or "none that is known"
+        cause = f"{name}, and busbw over algbw of {ranks} ranks says otherwise: {others}"
         raise CollectiveError(24, cause, "look at --operation and --ranks")
     return name
 
@@ -259,7 +263,7 @@ def _state(busbw: float, item: Expected) -> State:
 
 
 def _ranges(rows: Sequence[CheckedSize]) -> tuple[CheckedRange, ...]:
-    """A part is low when at least half of its judged sizes are: one in ten of a healthy box falls out of its interval."""
+    """A part is low when at least half of its judged sizes are: of a healthy box one in ten is out of its interval."""
     ends = [*(start for _, start in RANGES[1:]), None]
     found: list[CheckedRange] = []
     for (name, start), end in zip(RANGES, ends, strict=True):
@@ -316,7 +320,7 @@ def _slow_start(asked: Asked, rows: Sequence[CheckedSize]) -> Cause:
     return Cause(
         id="slow_start",
         title="every call starts late, and large messages are as they should be",
-        evidence=f"below 1 MiB a call takes {show_seconds(more[len(more) // 2])} more than is expected, large sizes do not",
+        evidence=f"below 1 MiB a call takes {show_seconds(more[len(more) // 2])} more than is expected, and above not",
         fix="one process a GPU instead of one for all (-g 1), CUDA graphs, clocks at their limit, and no virtual CPUs; "
         "--family nccl_one_process or framework if it was timed so",
     )
@@ -338,7 +342,9 @@ def _verdict(
     if above is not None and above.share is None:
         return Verdict(answer="no", text=f"{above.title}: {above.evidence}")
     if not judged:
-        return Verdict(answer="unknown", text="no size could be judged: no measured time, and start-up decides them all")
+        return Verdict(
+            answer="unknown", text="no size could be judged: no measured time, and start-up decides them all"
+        )
     last = judged[-1]
     reached, usual = show_rate(last.busbw_bytes_per_s), show_rate(last.expected_bytes_per_s or 0.0)
     told = f"busbw {reached} at {show_bytes(last.size_bytes)}, {last.of_expected_fraction:.2f} of the expected {usual}"

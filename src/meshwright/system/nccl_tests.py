@@ -68,7 +68,7 @@ class Line:
 class Measurement:
     """One run. operation: None where the text does not name it.   hosts: of each rank; empty where it is not told.
 
-    devices: names of the devices as the driver has them.   version: of NCCL.   complete: the average at the end is there.
+    devices: names of the devices as the driver has them.   version: of NCCL.   complete: whether its end is there.
     """
 
     operation: str | None
@@ -82,13 +82,13 @@ class Measurement:
 def read_measurement(text: str, what: str) -> Measurement:
     """The run that a text tells of; `what` names the file in messages.
 
-    Raises COL020 (no table of nccl-tests, or more than one), COL021 (a row that is broken or cut, with its line), COL022
-    (a program that no operation here stands for).
+    Raises COL020 (no table of nccl-tests, or more than one), COL021 (a row that is broken or cut, with its line),
+    COL022 (a program that no operation here stands for).
     """
     lines = [_TAG.sub("", line) for line in text.splitlines()]
     heads = [at for at, line in enumerate(lines) if _is_head(line)]
     if not heads:
-        cause = f"{what}: line {_strange(lines)}: this is no output of nccl-tests: no header with size, time, algbw and busbw"
+        cause = f"{what}: line {_strange(lines)}: this is no output of nccl-tests: no header with size, time and busbw"
         raise CollectiveError(20, cause, "give what a *_perf program of nccl-tests prints, whole")
     if len(heads) > 1:
         cause = f"{what}: line {heads[1] + 1}: a second table begins; the first is at line {heads[0] + 1}"

@@ -124,7 +124,9 @@ def test_another_accelerator_in_the_file_is_warned_of():
     assert "A100" in found.warnings[0]
 
 
-@pytest.mark.parametrize("operation", ["all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_recv"])
+@pytest.mark.parametrize(
+    "operation", ["all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_recv"]
+)
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_every_operation_has_a_bound_that_its_wire_gives(operation, hosts):
     found = checked([(_GIB8, 200.0)], f"hgx-h100 x{hosts}", operation=operation, hosts=hosts)

@@ -116,7 +116,7 @@ def test_a_time_that_is_no_time_is_refused(bad):
 def test_another_file_is_refused():
     assert code_and_cause("size,count,time\n1,2,3\n") == (
         "COL020",
-        "run.txt: line 1: this is no output of nccl-tests: no header with size, time, algbw and busbw",
+        "run.txt: line 1: this is no output of nccl-tests: no header with size, time and busbw",
     )
     assert code_and_cause("")[0] == "COL020"
 

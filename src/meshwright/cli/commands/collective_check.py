@@ -42,6 +42,8 @@ from meshwright.system.nccl_tests import PROGRAMS, read_measurement
 @output_options
 def command(output: Output, log: str, system: str, settings: tuple[str, ...], **given: Any) -> int:
     """Whether each size of a run of nccl-tests is normal for the system, and why it may be low."""
-    options = build(CheckOptions, {name: value for name, value in given.items() if value is not None}, "collective check")
+    options = build(
+        CheckOptions, {name: value for name, value in given.items() if value is not None}, "collective check"
+    )
     on = system_of(system, split_settings(settings, ("system",))["system"])
     return show(collective_check(read_measurement(read_text(Path(log)), log), on, options), output)
