@@ -146,12 +146,12 @@ def busbw_bytes_per_s(algbw_bytes_per_s: N, factor: Any) -> N:
 
 
 def busbw_factor(operation: str, ranks: int) -> float:
-    """Of the message what some port must carry at least. Raises COL002 (ranks), COL017 (operation).
+    """Of the message what some port must carry at least. Raises COL017 (an unknown operation, or no ranks).
 
     Source: nccl-tests, doc/PERFORMANCE.md; chapter "Supernodes", section 6.4.3.
     """
     if ranks < 1:
-        raise CollectiveError(2, f"{operation} over {ranks} ranks", "give 1 or more")
+        raise CollectiveError(17, f"{operation} over {ranks} ranks", "give 1 or more")
     if operation not in _SHARES:
         raise CollectiveError(17, f"{operation!r} is no collective operation", suggest(operation, _SHARES))
     others = _SHARES[operation]
@@ -169,6 +169,13 @@ def check_choice(choice: str) -> str:
     if choice not in known:
         raise CollectiveError(1, f"--all-reduce {choice}: not a known algorithm", suggest(choice, known))
     return choice
+
+
+def check_permitted(algorithm: str, operation: str, ranks: int) -> None:
+    """Nothing, where an algorithm takes a group. Raises COL001 (name), COL002 (ranks), COL010 (operation)."""
+    module = COLLECTIVES.module(algorithm)
+    if not module.permits(operation, ranks):
+        module.program(operation, ranks)  # which says why
 
 
 def all_reduce(choice: str, group: Group, message_bytes: Ints | int, system: System) -> Exchange:

@@ -11,6 +11,7 @@ from meshwright.cost.collectives import (
     algbw_bytes_per_s,
     busbw_bytes_per_s,
     busbw_factor,
+    check_permitted,
     coefficients_of,
     port_bytes,
     program_s,
@@ -18,7 +19,6 @@ from meshwright.cost.collectives import (
     transfer_s,
 )
 from meshwright.cost.groups import lone_group
-from meshwright.workload.collectives._shared import MOST_RANKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,9 @@ def collective_time(  # noqa: PLR0917 - a collective and a link
 
     Source: chapter "Supernodes", equations 6-9 and 6-10.
     """
-    if not 1 <= ranks <= MOST_RANKS:
-        raise _refused(algorithm, ranks)
+    check_permitted(algorithm, operation, ranks)
     group = lone_group(ranks, latency_s, bandwidth_bytes_per_s)
     found = coefficients_of(algorithm, operation, ranks)
-    if not found.permitted.all():
-        raise _refused(algorithm, ranks)
     size = float(message_bytes)
     sent = transfer_s(size, found.message_pieces, found.near_pieces, bandwidth_bytes_per_s)
     return CollectiveTime(
@@ -103,12 +100,12 @@ class Bandwidths:
 
 
 def algorithm_bandwidth(operation: str, ranks: int, message_bytes: Bytes, time_s: Seconds) -> Bandwidths:
-    """algbw and busbw of a time. Raises COL002 (ranks), COL017 (operation). Source: nccl-tests, doc/PERFORMANCE.md."""
+    """algbw and busbw of a time. Raises COL017 (operation, ranks). Source: nccl-tests, doc/PERFORMANCE.md."""
     return bus_bandwidth(operation, ranks, BytesPerSecond(algbw_bytes_per_s(float(message_bytes), float(time_s))))
 
 
 def bus_bandwidth(operation: str, ranks: int, algbw_bytes_per_s: BytesPerSecond) -> Bandwidths:
-    """busbw of an algbw. Raises COL002 (ranks), COL017 (operation). Source: nccl-tests, doc/PERFORMANCE.md.
+    """busbw of an algbw. Raises COL017 (operation, ranks). Source: nccl-tests, doc/PERFORMANCE.md.
 
     It is no rate of a NIC: hierarchical exchanges and switches that add send less than it counts.
     """
@@ -120,7 +117,3 @@ def bus_bandwidth(operation: str, ranks: int, algbw_bytes_per_s: BytesPerSecond)
         busbw_factor=factor,
         busbw_bytes_per_s=busbw_bytes_per_s(algbw_bytes_per_s, factor),
     )
-
-
-def _refused(algorithm: str, ranks: int) -> CollectiveError:
-    return CollectiveError(2, f"{algorithm} does not take {ranks} ranks", "choose another algorithm or rank count")
