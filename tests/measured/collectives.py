@@ -262,8 +262,7 @@ counts that it has. Nothing is asked of these: they are what a planner would be 
 
 def _table_of_fits() -> str:
     lines = [
-        "| accelerator | link | operation | family | ranks | rows | sources "
-        "| launch us | latency us | bandwidth GB/s |",
+        "| accelerator | link | operation | family | ranks | rows | sources | launch us | latency us | GB/s |",
         "|---|---|---|---|---|--:|--:|--:|--:|--:|",
     ]
     for key, found in groups().items():

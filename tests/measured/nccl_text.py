@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshwright.system.nccl_tests import factor_of
+from meshwright.cost.collectives import busbw_factor
 
 _HEAD = """#
 #                                                              out-of-place                       in-place
@@ -45,7 +45,7 @@ def text(
 
 def row(size: int, rate: float, operation: str, ranks: int) -> str:
     """One line of the table, times and rates with the digits that the program prints."""
-    algbw = rate / factor_of(operation, ranks)
+    algbw = rate / busbw_factor(operation, ranks)
     time = size / algbw / 1e3
     shown = f"{time:8.2f}" if time < 1e4 else f"{time:8.0f}"
     redop, root = ("sum" if operation in _SUMS else "none"), (0 if operation in {"reduce", "broadcast"} else -1)

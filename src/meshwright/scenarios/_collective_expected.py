@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from meshwright.base.result import Basis
 from meshwright.cost.collective_fits import FAMILIES, fitted_s
-from meshwright.cost.collectives import AUTO, COLLECTIVES, algorithms, start_up_s
+from meshwright.cost.collectives import AUTO, COLLECTIVES, algorithms, busbw_factor, start_up_s
 from meshwright.cost.program_sizes import program_size
 from meshwright.system.calibrations import measured_time
 from meshwright.system.collective_fits import CollectiveFit, collective_fits
 from meshwright.system.link import LINKS, Link, read_link
-from meshwright.system.nccl_tests import factor_of
 
 if TYPE_CHECKING:
     from meshwright.base.result import Source
@@ -151,7 +150,7 @@ def same_link(name: str, link: Link) -> bool:
 
 def busbw_of(asked: Asked, message_bytes: float, seconds: float) -> float:
     """The bus bandwidth of a time, in bytes a second."""
-    return factor_of(asked.operation, asked.ranks) * message_bytes / seconds
+    return busbw_factor(asked.operation, asked.ranks) * message_bytes / seconds
 
 
 def fitted_busbw(asked: Asked, fit: CollectiveFit, message_bytes: int) -> tuple[float, float, float]:
@@ -215,7 +214,7 @@ def _fitted(asked: Asked, message_bytes: int, most: Bound) -> Expected | None:
 def _on_the_wire(asked: Asked, message_bytes: int, most: Bound) -> Expected:
     """Against the first program, a ring where there is one: the share of its bound that is usual."""
     first = bounds(asked)[0]
-    transfer_s = factor_of(asked.operation, asked.ranks) * message_bytes / first.busbw
+    transfer_s = busbw_factor(asked.operation, asked.ranks) * message_bytes / first.busbw
     judged = transfer_s >= _LONG * first.start_up_s
     return Expected(
         busbw=first.busbw * asked.wire if judged else None,
@@ -231,7 +230,7 @@ def _on_the_wire(asked: Asked, message_bytes: int, most: Bound) -> Expected:
 def _bound(asked: Asked, name: str) -> Bound:
     """The slower of the box's links and its NICs, each full."""
     size = program_size(asked.operation, name, asked.ranks, asked.boxes)
-    factor, system = factor_of(asked.operation, asked.ranks), asked.system
+    factor, system = busbw_factor(asked.operation, asked.ranks), asked.system
     inside = size.device_bytes_per_byte / system.scale_up.bandwidth
     outside = 0.0 if asked.boxes == 1 else size.box_bytes_per_byte / (asked.nics * asked.link.bandwidth)
     slower = size.device_bytes_per_byte if inside >= outside else size.box_bytes_per_byte

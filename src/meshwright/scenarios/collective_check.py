@@ -13,12 +13,13 @@ from meshwright.base.errors import CollectiveError, suggest
 from meshwright.base.result import Basis, Result, Source, Verdict
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds, Share, show_bytes, show_rate, show_seconds
 from meshwright.cost.collective_fits import FAMILIES
-from meshwright.cost.collectives import AUTO
+from meshwright.cost.collectives import AUTO, busbw_factor
 from meshwright.scenarios._collective_causes import Cause, Reached, above_the_wire, low_causes
 from meshwright.scenarios._collective_expected import Asked, Bound, Expected, bounds, busbw_of, expected
+from meshwright.scenarios._collective_operation import operations_of
 from meshwright.scenarios._shared import stated_system
 from meshwright.system.accelerator import accelerator_called
-from meshwright.system.nccl_tests import factor_of, operations_of
+from meshwright.system.collective_fits import read_collective_fit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +134,7 @@ def collective_check(found: Measurement, system: System, options: CheckOptions) 
             "options": {"asked": options, "measured": found},
         },
         warnings=_warnings(found, system, asked, wrong),
-        notes=_notes(asked),
+        notes=_notes(asked, rows),
         not_modelled=_LEFT_OUT,
         sources=_sources(told, system),
         basis=_basis(rows),
@@ -315,7 +316,7 @@ def _causes(
 def _slow_start(asked: Asked, rows: Sequence[CheckedSize]) -> Cause:
     """Small sizes take longer by about as much: a start that costs more than it should."""
     small = [row for row in rows if row.size_bytes < MIB and row.expected_bytes_per_s]
-    factor = factor_of(asked.operation, asked.ranks)
+    factor = busbw_factor(asked.operation, asked.ranks)
     more = sorted(row.time_s - factor * row.size_bytes / (row.expected_bytes_per_s or 1.0) for row in small)
     return Cause(
         id="slow_start",
@@ -371,8 +372,12 @@ def _warnings(found: Measurement, system: System, asked: Asked, wrong: int) -> t
     return tuple(told)
 
 
-def _notes(asked: Asked) -> tuple[str, ...]:
+def _notes(asked: Asked, rows: Sequence[CheckedSize]) -> tuple[str, ...]:
     told = ["busbw is normalised: what a ring would have to send for this time; it is not the rate of a link or NIC"]
+    for name in dict.fromkeys(row.by for row in rows if row.basis is Basis.CALIBRATED):
+        most = read_collective_fit(name).most
+        if any(row.by == name and row.size_bytes > most for row in rows):
+            told.append(f"rows behind {name} end at {show_bytes(most)}: larger sizes are continued from there")
     if asked.operation == "all_to_all":
         told.append("blocks of one size: this says nothing of the dispatch of experts, whose blocks differ by rank")
     return tuple(told)

@@ -39,7 +39,6 @@ _TIMED: Final = ("time", "algbw", "busbw")
 _WRONG: Final = ("#wrong", "error")
 _PLACES: Final = ("out_of_place", "in_place")
 _LEAST_COLUMNS: Final = 5
-_ROUNDING: Final = 0.06
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,35 +100,6 @@ def read_measurement(text: str, what: str) -> Measurement:
         version=_version(lines),
         complete=any(_AVERAGE.match(line.strip()) for line in lines[heads[0] :]),
         lines=_rows(lines, heads[0], what),
-    )
-
-
-def factor_of(operation: str, ranks: int) -> float:
-    """busbw over algbw as nccl-tests defines it. Source: nccl-tests, doc/PERFORMANCE.md."""
-    if operation == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if operation in {"all_gather", "reduce_scatter", "all_to_all"} else 1.0
-
-
-def operations_of(found: Measurement, ranks: int) -> tuple[str, ...]:
-    """Operations that the columns and the ratio of busbw to algbw allow; all that are known where no row tells."""
-    largest = max(found.lines, key=lambda line: line.size)
-    timed = largest.out_of_place or largest.in_place
-    names = [name for name in PROGRAMS.values() if _columns_allow(name, largest)]
-    if timed is None or not timed.algbw:
-        return tuple(names)
-    ratio = timed.busbw / timed.algbw
-    return tuple(name for name in names if math.isclose(factor_of(name, ranks), ratio, rel_tol=_ROUNDING))
-
-
-def _columns_allow(operation: str, line: Line) -> bool:
-    """What redop and root say: sums have an operator, broadcast and reduce a root."""
-    if line.redop is None:
-        return True
-    sums = line.redop not in {"none", ""}
-    rooted = line.root is not None and line.root >= 0
-    return sums == (operation in {"all_reduce", "reduce_scatter", "reduce"}) and (
-        line.root is None or rooted == (operation in {"broadcast", "reduce"})
     )
 
 

@@ -35,6 +35,7 @@ MEANING = {
     "COL014": "sizes of an uneven all_to_all that are no matrix of the ranks, or have no common unit",
     "COL015": "a program of sends that is wrong",
     "COL016": "a trace of too many ranks, or of a piece that does not exist",
+    "COL017": "a busbw of an unknown operation, or of no ranks",
     "COL020": "a file that is no output of nccl-tests, or holds more than one table",
     "COL021": "a row of nccl-tests that is broken, or missing",
     "COL022": "a program of nccl-tests that no operation stands for",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from meshwright.base.errors import CollectiveError
-from meshwright.system.nccl_tests import PROGRAMS, factor_of, operations_of, read_measurement
+from meshwright.cost.collectives import busbw_factor
+from meshwright.scenarios._collective_operation import operations_of
+from meshwright.system.nccl_tests import PROGRAMS, read_measurement
 from tests.measured.nccl_text import row, text
 
 _RATES = [(1 << power, 100.0) for power in (20, 24, 28)]
@@ -39,7 +41,7 @@ def test_every_program_is_read_by_its_name_and_its_columns_agree(operation):
     assert [line.size for line in found.lines] == [size for size, _ in _RATES]
     timed = found.lines[-1].out_of_place
     assert timed.busbw == pytest.approx(100e9)
-    assert timed.algbw * factor_of(operation, 16) == pytest.approx(timed.busbw, rel=1e-3)
+    assert timed.algbw * busbw_factor(operation, 16) == pytest.approx(timed.busbw, rel=1e-3)
 
 
 def test_hosts_ranks_and_devices_are_told():
