@@ -33,6 +33,8 @@ _CROSSING: Final = ("tree", "hierarchical", "double_binary_tree")
 """Other programs that a library may choose over boxes: they may cross between boxes less often."""
 _LONG: Final = 10
 """The wire tells nothing of a message that start-up takes more than a tenth of."""
+_LATE: Final = 3
+"""How many times a datasheet's latency a round may take and be normal (assumed)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,13 +214,15 @@ def _fitted(asked: Asked, message_bytes: int, most: Bound) -> Expected | None:
 
 
 def _on_the_wire(asked: Asked, message_bytes: int, most: Bound) -> Expected:
-    """Against the first program, a ring where there is one: the share of its bound that is usual."""
+    """Against the first program, a ring where there is one: its start-up, and the share of its bound that is usual."""
     first = bounds(asked)[0]
     transfer_s = busbw_factor(asked.operation, asked.ranks) * message_bytes / first.busbw
     judged = transfer_s >= _LONG * first.start_up_s
+    usual_s = first.start_up_s + transfer_s / asked.wire
+    most_s = _LATE * first.start_up_s + transfer_s / asked.least
     return Expected(
-        busbw=first.busbw * asked.wire if judged else None,
-        low=first.busbw * asked.least if judged else None,
+        busbw=busbw_of(asked, message_bytes, usual_s) if judged else None,
+        low=busbw_of(asked, message_bytes, most_s) if judged else None,
         high=most.busbw if judged else None,
         bound=most.busbw,
         basis=Basis.DATASHEET,
