@@ -263,14 +263,16 @@ def _listed(text: str) -> tuple[Fraction, ...]:
 
 
 def agrees(found: object, expected: object, rel_tol: Fraction) -> bool:
-    """Whether an answer is the expected value: exactly when `rel_tol` is 0, else within it; a layout by its axes."""
+    """Whether an answer is the expected value: exactly when `rel_tol` is 0, else within it; a list place
+    by place, a layout by its axes."""
     if isinstance(expected, dict):
         return isinstance(found, dict) and all(found.get(axis) == degree for axis, degree in expected.items())
     if isinstance(expected, str):
         return found == expected
     if isinstance(expected, tuple):
-        pairs = zip(found, expected, strict=True) if isinstance(found, list) and len(found) == len(expected) else ()
-        return bool(pairs) and all(agrees(one, other, rel_tol) for one, other in pairs)
+        listed = found if isinstance(found, (list, tuple)) else ()
+        pairs = zip(listed, expected, strict=False)
+        return len(listed) == len(expected) and all(agrees(one, other, rel_tol) for one, other in pairs)
     distance = relative_distance(found, expected)
     if distance and not rel_tol and isinstance(expected, Fraction):
         return found == float(expected)  # 0.106 s is exact, and no float is 106 thousandths

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.ui.program import meshwright
+from tests.ui.program import ROOT, meshwright
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,8 @@ _CARDS = (
 _MIXTURE = (*_TRAIN[:2], "Qwen/Qwen3-235B-A22B", *_TRAIN[3:])
 _RUN = ("run", "train", "--model", "tiny-qwen3", "--steps", "2", "--global-batch", "2", "--sequence", "8")
 _HALF = ("verify", "parity", "--layout", "tp=2", "--steps", "1", "--global-batch", "2", "--numbers", "bf16")
+_LOG = str(ROOT / "tests" / "ui" / "data" / "all_reduce-8-h100.txt")
+_SLOW_LOG = str(ROOT / "tests" / "ui" / "data" / "all_reduce-16-h100-one-nic.txt")
 LINES: dict[str, tuple[str | Saved, ...]] = {
     "inspect": ("inspect", "Qwen/Qwen3-32B"),
     "inspect, training": ("inspect", "Qwen/Qwen3-30B-A3B", "--sequence", "8K"),
@@ -147,6 +149,8 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
         *("--window", "128", "--periods", "60s,1s,50ms"),
     ),
     "pool, no": ("pool", "--demand", "100GB,60GB", "--node", "70GB", "--path", "50GB/s"),
+    "collective check": ("collective", "check", _LOG, "--on", "hgx-h100"),
+    "collective check, no": ("collective", "check", _SLOW_LOG, "--on", "hgx-h100 x2"),
     "calibrate": ("calibrate", "local", "--quick", "--nproc", "2"),  # measured once, see conftest
     "run": (*_RUN, "--layout", "tp=2", "--peak-flops", "1e12"),
     "run, no": (*_RUN, "--lr", "1e30", "--clip", "1e30", "--steps", "3"),

@@ -24,6 +24,7 @@ _VERBS: Final = {
     "rack": ("rack", "How many accelerators a power budget carries: boxes, racks, tiers of switches."),
     "pool": ("pool", "What memory of other nodes solves, at which rate, and in which order it may be used."),
     "checkpoint": ("checkpoint", "How often to save, and what a failure loses: checkpoint interval, timeline."),
+    "collective": ("collective", "Exchanges between ranks: collective check."),
     "calibrate": ("calibrate", "What this machine does, measured on its own processes: calibrate local."),
     "run": ("run", "Run a layout on real processes: run train."),
     "verify": ("verify", "Real runs beside what was expected of them: verify parity, verify run."),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from meshwright.base.leaves import cells, records
 from meshwright.base.result import Result, plain
+from meshwright.output.collective_tables import CHECK_COLUMNS
 from meshwright.output.columns import (
     BATCH_COLUMNS,
     CURVE_COLUMNS,
@@ -176,6 +177,10 @@ def _pool(_result: Result, body: dict[str, Any]) -> Iterator[str]:
         yield from _titled("Operations", _drawn(TRACE_COLUMNS, trace))
 
 
+def _checked(_result: Result, body: dict[str, Any]) -> Iterator[str]:
+    yield from _titled("Sizes", _drawn(CHECK_COLUMNS, body.pop("rows")))
+
+
 def _ran(_result: Result, body: dict[str, Any]) -> Iterator[str]:
     yield from _titled("Steps", _drawn(STEP_COLUMNS, body.pop("steps")))
 
@@ -191,6 +196,7 @@ _DRAWN: Final[Mapping[str, Callable[[Result, dict[str, Any]], Iterator[str]]]] =
     "checkpoint interval": _intervals,
     "rack": _racks,
     "pool": _pool,
+    "collective check": _checked,
     "run train": _ran,
     "verify parity": _parity,
 }

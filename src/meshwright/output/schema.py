@@ -30,6 +30,7 @@ from meshwright.layout.layout import Layout
 from meshwright.output import (
     bodies,
     bodies_catalog,
+    bodies_collectives,
     bodies_local,
     bodies_pool,
     bodies_rack,
@@ -82,6 +83,7 @@ COMMANDS: Final = (
     Command(name="pool", body=bodies_pool.PoolBody),
     Command(name="checkpoint interval", body=bodies_timelines.IntervalBody),
     Command(name="checkpoint timeline", body=bodies_timelines.SavesBody),
+    Command(name="collective check", body=bodies_collectives.CheckBody, given=frozenset({"system"})),
     Command(name="calibrate local", body=bodies_local.LocalBody),
     Command(name="run train", body=bodies_runs.RunTrainBody, given=frozenset({"model", "job", "layout"})),
     Command(name="verify parity", body=bodies_runs.VerifyParityBody, given=frozenset({"model", "job"})),

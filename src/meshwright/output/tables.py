@@ -13,6 +13,7 @@ from meshwright.base.result import Result
 from meshwright.base.result import plain as plain_value
 from meshwright.base.units import show_bytes, show_flops, show_seconds
 from meshwright.output.amounts import pair, short
+from meshwright.output.collective_tables import CHECK_COLUMNS, check_lines
 from meshwright.output.columns import (
     CONVENTION_COLUMNS,
     PART_COLUMNS,
@@ -143,6 +144,14 @@ def _saves(console: Console, result: Result) -> None:
     for line in save_totals(result.body):
         console.print(line)
     draw_flips(console, result)
+
+
+def _checked(console: Console, result: Result) -> None:
+    """Every size beside what is expected, the parts of the curve, and causes in their order."""
+    console.print()
+    draw_columns(console, CHECK_COLUMNS, result.body["rows"])
+    for line in check_lines(result.body):
+        console.print(line)
 
 
 def _ran(console: Console, result: Result) -> None:
@@ -328,6 +337,7 @@ _DRAWN: Final[Mapping[str, Callable[[Console, Result], None]]] = {
     "pool": draw_pool,
     "checkpoint interval": _intervals,
     "checkpoint timeline": _saves,
+    "collective check": _checked,
     "calibrate local": lambda console, result: draw_local(console, result.body),
     "run train": _ran,
     "verify parity": _parity,

@@ -1,4 +1,4 @@
-"""Rounds, bytes and seconds of an all_reduce, and where another algorithm takes over."""
+"""Rounds, bytes, sums and seconds of an all_reduce, its bandwidths, and where another algorithm takes over."""
 
 from __future__ import annotations
 
@@ -17,6 +17,17 @@ from tests.golden.registry import answers
         "answer.total_s": "G6-209 G6-229 G6-230 G6-231",
     },
 )
+@answers(
+    "study run ring-trace",
+    {
+        "answer.arrivals[0].value": "G6-200",
+        "answer.arrivals[1].value": "G6-201",
+        "answer.arrivals[2].value": "G6-202",
+    },
+)
+@answers("study run algorithm-bandwidth", {"answer.algbw_bytes_per_s": "G6-237", "answer.busbw_factor": "G6-238"})
+@answers("study run bus-bandwidth", {"answer.busbw_bytes_per_s": "G6-239"})
+@answers("study run ring-owners", {"answer.blocks": "G6-203"})
 @answers("study run measured-all-reduce", {"answer.time": "G6-268"})
 @answers("study run collective-crossover", {"answer": "G6-233"})
 def studied(row: Row) -> object:

@@ -28,6 +28,22 @@ MEANING = {
     "COL004": "a search for settings that save nothing",
     "COL005": "no settings to choose from",
     "COL006": "measured times of a pair that cannot be",
+    "COL010": "an operation that an algorithm does not have",
+    "COL011": "segments out of range",
+    "COL012": "nodes that do not divide the ranks",
+    "COL013": "extents of a torus that do not hold the ranks",
+    "COL014": "sizes of an uneven all_to_all that are no matrix of the ranks, or have no common unit",
+    "COL015": "a program of sends that is wrong",
+    "COL016": "a trace of too many ranks, or of a piece that does not exist",
+    "COL017": "a busbw of an unknown operation, or of no ranks",
+    "COL020": "a file that is no output of nccl-tests, or holds more than one table",
+    "COL021": "a row of nccl-tests that is broken, or missing",
+    "COL022": "a program of nccl-tests that no operation stands for",
+    "COL023": "a run whose ranks, hosts or times the file does not tell",
+    "COL024": "an operation or family that a run does not tell, or contradicts",
+    "COL025": "a run on more ranks or boxes than the system has",
+    "COL026": "NICs, shares or rates of a check that are out of range",
+    "COL027": "a table of nccl-tests whose end is missing",
     "ENG001": "an unknown engine",
     "ENG002": "a share of memory or a block size out of range",
     "ENG003": "an engine's budget that weights and reserve exceed",
@@ -275,7 +291,9 @@ def test_every_listed_code_is_in_the_source_and_meanings_differ():
 
 def test_a_code_is_raised_in_one_room_unless_two_rooms_refuse_the_same_thing():
     shared = {code for code, rooms in raised().items() if len(rooms) > 1}
-    assert shared == {"JOB001", "MOD010"}, "sizes and experts are checked by the nouns, and by scenarios without them"
+    assert shared == {"COL002", "JOB001", "MOD010"}, (
+        "sizes, experts and groups are checked by nouns and programs, and by scenarios without them"
+    )
 
 
 def test_every_branch_has_a_prefix_of_its_own_and_stands_in_the_drawn_tree():
