@@ -18,6 +18,7 @@ import numpy as np
 from meshwright.base.traced import is_traced, stated, values
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import ModuleType
 
     from meshwright.base.numbers import Bools, Floats, Ints
@@ -41,13 +42,8 @@ class Rounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Coefficients:
-    """Columns, one row a group, zero where the algorithm does not permit it.
-
-    near_rounds, far_rounds: those inside boxes, and those with a send that leaves one.   near_pieces, far_pieces: of
-    rounds that the near links limit the pieces of the busiest port, of those that the far ones do those of the busiest
-    NIC; all of `message_pieces` parts of the message.   port_pieces: of all rounds those of the busiest port.
-    """
+class Table:
+    """Columns, one row a shape; see `Coefficients`."""
 
     near_rounds: Ints
     far_rounds: Ints
@@ -58,33 +54,102 @@ class Coefficients:
     launches: Ints
     permitted: Bools
 
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Coefficients:
+    """Of every group of a column, looked up as they are asked for; zero where the algorithm does not permit it.
+
+    tables: one for each side of the ratios at which the limit of some rounds turns.   kind: of the groups, or of each,
+    which of these sides the ratio of its bandwidths is on.
+    """
+
+    group: Group
+    tables: Mapping[int, Table]
+    kind: Ints
+    label: str
+    source: str
+
+    @property
+    def near_rounds(self) -> Ints:
+        """Rounds that stay in a box."""
+        return self._column("near_rounds")
+
+    @property
+    def far_rounds(self) -> Ints:
+        """Rounds of which a send leaves its box."""
+        return self._column("far_rounds")
+
     @property
     def rounds(self) -> Ints:
         """All of them."""
         return self.near_rounds + self.far_rounds
+
+    @property
+    def near_pieces(self) -> Ints:
+        """Of rounds that the near links limit the pieces of the busiest port."""
+        return self._column("near_pieces")
+
+    @property
+    def far_pieces(self) -> Floats:
+        """Of rounds that the far links limit the pieces of the busiest box, over its members."""
+        return self._column("far_pieces")
+
+    @property
+    def port_pieces(self) -> Ints:
+        """Of all rounds the pieces of the busiest port."""
+        return self._column("port_pieces")
+
+    @property
+    def message_pieces(self) -> Ints:
+        """How many pieces a message has."""
+        return self._column("message_pieces")
+
+    @property
+    def launches(self) -> Ints:
+        """How often a rank starts work."""
+        return self._column("launches")
+
+    @property
+    def permitted(self) -> Bools:
+        """Whether the algorithm takes the group."""
+        return self._looked_up("permitted")
+
+    @property
+    def leaves(self) -> bool:
+        """Whether some group has rounds that leave a box."""
+        return any(bool(table.far_rounds.any()) for table in self.tables.values())
+
+    @property
+    def all_permitted(self) -> bool:
+        """Whether the algorithm takes every group."""
+        return all(bool(table.permitted.all()) for table in self.tables.values())
+
+    def _looked_up(self, name: str) -> Any:
+        found = [getattr(table, name)[self.group.shape] for table in self.tables.values()]
+        return found[0] if len(found) == 1 else np.select([self.kind == each for each in self.tables], found)
+
+    def _column(self, name: str) -> Any:
+        """Traced as a fact of the program, where the groups are; what changes nothing stays a plain number."""
+        found = self._looked_up(name)
+        if not is_traced(self.group.ranks):
+            return found
+        told: Any = stated(found, self.group.ranks, f"{name}_of_{self.label}", basis="formula", source=self.source)
+        return np.where(found == (name == "message_pieces"), found.astype(object), told)
 
 
 def coefficients(module: ModuleType, operation: str, group: Group) -> Coefficients:
     """Those of each group's shape, looked up in a table of the shapes that occur. Raises COL010 (operation)."""
     ratio = np.asarray(values(group.near.bandwidth_bytes_per_s) / values(group.far.bandwidth_bytes_per_s))
     kind = np.searchsorted(_turns(module, operation, group.shapes), ratio)
-    tables = {each: _table(module, operation, group.shapes, each) for each in np.unique(kind).tolist()}
+    kinds = [int(kind)] if kind.ndim == 0 else np.unique(kind).tolist()
     name = module.__name__.rpartition(".")[2]
-
-    def looked_up(label: str) -> Any:
-        """By one ratio of the bandwidths, or by a column of them."""
-        found = [getattr(table, label)[group.shape] for table in tables.values()]
-        return found[0] if len(found) == 1 else np.select([kind == each for each in tables], found)
-
-    def column(label: str) -> Any:
-        found = looked_up(label)
-        if not is_traced(group.ranks) or label == "permitted":
-            return found
-        source = f"rounds of the program {name} of {operation} on these ranks in these boxes"
-        told: Any = stated(found, group.ranks, f"{label}_of_{name}", basis="formula", source=source)
-        return np.where(found == (label == "message_pieces"), found.astype(object), told)
-
-    return Coefficients(**{label: column(label) for label in Coefficients.__slots__})
+    return Coefficients(
+        group=group,
+        tables={each: _table(module, operation, group.shapes, each) for each in kinds},
+        kind=kind,
+        label=name,
+        source=f"rounds of the program {name} of {operation} on these ranks in these boxes",
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -92,11 +157,11 @@ def _turns(module: ModuleType, operation: str, shapes: tuple[tuple[int, int], ..
     """Ratios of near over far bandwidth, ascending, beyond each of which the far links limit another kind of rounds."""
     found = [rounds_of(module, operation, *shape) for shape in shapes]
     leaving = [(item.port[item.box > 0], item.box[item.box > 0]) for item in found if item is not None]
-    return np.unique(np.concatenate([np.zeros(0), *(port / box for port, box in leaving)]))
+    return cast("Floats", np.unique(np.concatenate([np.zeros(0), *(port / box for port, box in leaving)])))
 
 
 @lru_cache(maxsize=4096)
-def _table(module: ModuleType, operation: str, shapes: tuple[tuple[int, int], ...], kind: int) -> Coefficients:
+def _table(module: ModuleType, operation: str, shapes: tuple[tuple[int, int], ...], kind: int) -> Table:
     """One row a shape. kind: how many of the ratios at which a limit turns lie below that of the bandwidths."""
     found = [rounds_of(module, operation, *shape) for shape in shapes]
     turns = [0.0, *_turns(module, operation, shapes).tolist()]
@@ -106,7 +171,7 @@ def _table(module: ModuleType, operation: str, shapes: tuple[tuple[int, int], ..
     def column(name: str) -> Any:
         return np.array([0 if item is None else _total(item, name, ratio) for item in found])
 
-    return Coefficients(
+    return Table(
         near_rounds=column("near_rounds").astype(np.int64),
         far_rounds=column("far_rounds").astype(np.int64),
         near_pieces=column("near_pieces").astype(np.int64),
@@ -153,7 +218,7 @@ def counted(program: Program, box: Ints) -> Rounds:
         return Rounds(
             times=none,
             port=none,
-            box=none * 1.0,
+            box=np.zeros(0),
             leaves=none > 0,
             message_pieces=program.message_pieces,
             launches=program.launches,
@@ -174,7 +239,7 @@ def counted(program: Program, box: Ints) -> Rounds:
     return Rounds(
         times=times.astype(np.int64),
         port=kinds[:, 0].astype(np.int64),
-        box=kinds[:, 1],
+        box=cast("Floats", kinds[:, 1]),
         leaves=kinds[:, 2] > 0,
         message_pieces=program.message_pieces,
         launches=program.launches,

@@ -97,10 +97,10 @@ def _seconds(found: Coefficients, group: Group, message_bytes: Any) -> Any:
     near, far = group.near, group.far
     sent = (message_bytes, found.message_pieces)
     seconds = rounds_s(found.near_rounds, near.latency_s, *sent, found.near_pieces, near.bandwidth_bytes_per_s)
-    if any(boxes > 1 for _, boxes in group.shapes):
+    if found.leaves:
         beyond = rounds_s(found.far_rounds, far.latency_s, *sent, found.far_pieces, far.bandwidth_bytes_per_s)
         seconds = seconds + beyond
-    return seconds if found.permitted.all() else where(found.permitted, seconds, np.nan)
+    return seconds if found.all_permitted else where(found.permitted, seconds, np.nan)
 
 
 @formula

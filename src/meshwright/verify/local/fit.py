@@ -98,7 +98,7 @@ def _programs(operation: str, ranks: int, sizes: Floats, reduce_scatter_rings: i
                 [start_up_s(each.rounds, one), transfer_s(sizes, each.message_pieces, each.near_pieces, one)], axis=1
             )
             for each in found
-            if each.permitted.all()
+            if each.all_permitted
         ]
     )
 
