@@ -224,7 +224,7 @@ MEANING = {
     "SYS026": "a shape that is no slice of a pod",
     "SYS027": "a topology of another number of devices than its system",
     "SYS028": "a route through host memory that is not there",
-    "SYS029": "an all_to_all of too many flows",
+    "SYS029": "a load that a network cannot carry",
 }
 """One meaning a code. A new code is listed here; a code whose meaning changes is a new code."""
 
