@@ -6,6 +6,8 @@ switches, anything else in tiers. The picture is text of its own: no script, no 
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from html import escape
 from math import cos, pi, sin
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -27,10 +29,12 @@ _TOP: Final = 60.0
 _FONT: Final = 'role="img" font-family="sans-serif" font-size="10"'
 _FILLS: Final = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#9d755d")
 _COLD, _HOT = (190, 200, 210), (214, 39, 40)
+_WORDS: Final = ("device", "switch", "NIC", "PCIe switch", "CPU")
 _MOST_IN_ROW: Final = 48
 _MOST_ROUND: Final = 32
 _SPACE: Final = 3
-_ROWS: Final = ((CPU,), (PCIE_SWITCH,), (NIC,))
+_STUB: Final = 14.0
+_LEAST_CELL, _MOST_CELL = 44.0, 70.0
 
 
 def as_svg(fabric: Fabric, title: str, busy_s: Floats) -> str:
@@ -71,8 +75,8 @@ def _grid(fabric: Fabric) -> tuple[Points, float]:
     """Layers of the last two dimensions side by side, as many rows of them as needed."""
     *layers, rows, columns = fabric.extents
     count = int(np.prod(layers)) if layers else 1
-    across = max(1, min(count, round((count * rows / columns) ** 0.5 * 1.4)))
-    cell = min(70.0, (_WIDTH - 40.0) / across / (columns + 1))
+    across = min(count, max(1, int((_WIDTH - 40.0) / ((columns + 1) * _LEAST_CELL))))
+    cell = min(_MOST_CELL, (_WIDTH - 40.0) / across / (columns + 1))
     points: Points = {}
     for device in range(len(fabric.devices)):
         layer, place = divmod(device, rows * columns)
@@ -97,32 +101,50 @@ def _round(fabric: Fabric) -> tuple[Points, float]:
 
 
 def _tiers(fabric: Fabric) -> tuple[Points, float]:
-    """Rows: switches far from devices on top, then NICs, PCIe switches, devices, their box's switches, CPUs."""
-    rows = list(_rows_of(fabric))
+    """Rows: switches far from devices on top, then NICs, PCIe switches, devices, their box's switches, CPUs.
+
+    Of a large network the first devices, and what leads from them.
+    """
+    rows = _rows_of(fabric)
+    shown = np.zeros(len(fabric.kind), dtype=np.bool_)
+    shown[fabric.devices[:_MOST_IN_ROW]] = True
+    for row in sorted(rows, key=lambda item: item.order):
+        reached = np.zeros(len(fabric.kind), dtype=np.bool_)
+        reached[fabric.receiver[shown[fabric.sender]]] = True
+        shown[[vertex for vertex in row.vertices if reached[vertex]][:_MOST_IN_ROW]] = True
     points: Points = {}
     for number, row in enumerate(rows):
-        shown = row[:_MOST_IN_ROW]
-        for place, vertex in enumerate(shown):
-            points[vertex] = (place + 0.5) * (_WIDTH - 40.0) / len(shown) + 20.0, _TOP + 40.0 + number * 110.0
+        drawn = [vertex for vertex in row.vertices if shown[vertex]]
+        for place, vertex in enumerate(drawn):
+            points[vertex] = (place + 0.5) * (_WIDTH - 40.0) / len(drawn) + 20.0, _TOP + 40.0 + number * 110.0
     return points, _TOP + len(rows) * 110.0
 
 
-def _rows_of(fabric: Fabric) -> Iterator[list[int]]:
-    kind = fabric.kind
-    first_nic = np.flatnonzero(kind == NIC)
-    in_box = (kind == SWITCH) & (np.arange(len(kind)) < first_nic.min(initial=0)) if len(first_nic) else kind < 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """Vertices that stand side by side. order: when it is reached from the devices."""
+
+    vertices: list[int]
+    order: int
+
+
+def _rows_of(fabric: Fabric) -> list[_Row]:
+    """From the top of the picture."""
+    kind, number = fabric.kind, np.arange(len(fabric.kind))
+    nics = np.flatnonzero(kind == NIC)
+    in_box = (kind == SWITCH) & (number < nics[0]) if len(nics) else kind < 0
     above = np.flatnonzero((kind == SWITCH) & ~in_box)
-    tier = _heights(fabric, NIC if len(first_nic) else DEVICE)
-    for height in sorted({int(value) for value in tier[above]}, reverse=True):
-        yield above[tier[above] == height].tolist()
-    for kinds in reversed(_ROWS[1:]):
-        if np.isin(kind, kinds).any():
-            yield np.flatnonzero(np.isin(kind, kinds)).tolist()
-    yield fabric.devices.tolist()
-    if in_box.any():
-        yield np.flatnonzero(in_box).tolist()
-    if (kind == CPU).any():
-        yield np.flatnonzero(kind == CPU).tolist()
+    height = _heights(fabric, NIC if len(nics) else DEVICE)
+    levels = sorted({int(value) for value in height[above]}, reverse=True)
+    rows = [_Row(vertices=above[height[above] == level].tolist(), order=_SPACE + level) for level in levels]
+    rows += [
+        _Row(vertices=np.flatnonzero(kind == NIC).tolist(), order=2),
+        _Row(vertices=np.flatnonzero(kind == PCIE_SWITCH).tolist(), order=1),
+        _Row(vertices=fabric.devices.tolist(), order=0),
+        _Row(vertices=np.flatnonzero(in_box).tolist(), order=1),
+        _Row(vertices=np.flatnonzero(kind == CPU).tolist(), order=_SPACE + len(KINDS) + 1),
+    ]
+    return [row for row in rows if row.vertices]
 
 
 def _heights(fabric: Fabric, ends: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
@@ -142,7 +164,7 @@ def _legend(fabric: Fabric, busy_s: Floats) -> Iterator[str]:
     for place, kind in enumerate(kinds):
         x = 8.0 + 110.0 * place
         yield f'<rect x="{x:g}" y="28" width="10" height="10" fill="{_FILLS[kind]}"/>'
-        yield f'<text x="{x + 14:g}" y="37">{KINDS[kind].replace("_", " ")}</text>'
+        yield f'<text x="{x + 14:g}" y="37">{_WORDS[kind]}</text>'
     most_s = float(busy_s.max(initial=0.0))
     if most_s > 0:
         yield f'<text x="620" y="37">the redder a link the busier, at most {show_short(most_s)}</text>'
@@ -159,7 +181,7 @@ def _links(fabric: Fabric, points: Points, busy_s: Floats) -> Iterator[str]:
         share = float(busy_s[link : link + 2].max()) / most if most else 0.0
         name = f"{fabric.name(ends[0])} - {fabric.name(ends[1])}"
         if _wraps(fabric, ends):
-            yield from _stubs((x, y), (other_x, other_y), share, name)
+            yield from _stubs(fabric, ends, points, share, name)
         else:
             yield _line((x, y), (other_x, other_y), share, name)
 
@@ -176,12 +198,15 @@ def _wraps(fabric: Fabric, ends: tuple[int, int]) -> bool:
     return not near
 
 
-def _stubs(one: tuple[float, float], other: tuple[float, float], share: float, name: str) -> Iterator[str]:
-    """Two short ends of a cable that is not drawn whole."""
-    for (x, y), (to_x, to_y) in ((one, other), (other, one)):
-        length = max(1.0, ((to_x - x) ** 2 + (to_y - y) ** 2) ** 0.5)
-        reach = 16.0 / length
-        yield _line((x, y), (x - (to_x - x) * reach, y - (to_y - y) * reach), share, name)
+def _stubs(fabric: Fabric, ends: tuple[int, int], points: Points, share: float, name: str) -> Iterator[str]:
+    """Two short ends of a cable that is not drawn whole: outwards within a layer, aslant between layers."""
+    (x, y), (to_x, to_y) = points[ends[0]], points[ends[1]]
+    layer = int(np.prod(fabric.extents[-2:]))
+    within = ends[0] // layer == ends[1] // layer
+    length = max(1.0, ((to_x - x) ** 2 + (to_y - y) ** 2) ** 0.5)
+    reach = ((to_x - x) / length * _STUB, (to_y - y) / length * _STUB) if within else (-_STUB / 2, _STUB / 2)
+    yield _line((x, y), (x - reach[0], y - reach[1]), share, name)
+    yield _line((to_x, to_y), (to_x + reach[0], to_y + reach[1]), share, name)
 
 
 def _line(one: tuple[float, float], other: tuple[float, float], share: float, name: str) -> str:
@@ -193,7 +218,7 @@ def _line(one: tuple[float, float], other: tuple[float, float], share: float, na
 
 
 def _vertices(fabric: Fabric, points: Points) -> Iterator[str]:
-    crowded = len(points) > 2 * _MOST_IN_ROW
+    beside = Counter(round(y) for _, y in points.values())
     for vertex, (x, y) in points.items():
         kind, name = int(fabric.kind[vertex]), fabric.name(vertex)
         chips = int(fabric.chips[vertex]) if len(fabric.chips) else 0
@@ -202,9 +227,14 @@ def _vertices(fabric: Fabric, points: Points) -> Iterator[str]:
         yield (
             f'<g class="{KINDS[kind]}"><title>{escape(told)}</title><rect x="{x - size:.1f}" y="{y - size:.1f}" '
             f'width="{2 * size:g}" height="{2 * size:g}" rx="2" fill="{_FILLS[kind]}"/>'
-            + ("" if crowded and kind != SWITCH else _label(told, kind, vertex, x, y + size + 11))
+            + ("" if beside[round(y)] > _labelled(kind) else _label(told, kind, vertex, x, y + size + 11))
             + "</g>"
         )
+
+
+def _labelled(kind: int) -> int:
+    """Most vertices of a row that have their names, which are longer of switches and CPUs."""
+    return _MOST_IN_ROW if kind in {DEVICE, NIC, PCIE_SWITCH} else _MOST_IN_ROW // 3
 
 
 def _label(told: str, kind: int, vertex: int, x: float, y: float) -> str:
