@@ -11,11 +11,11 @@ from meshwright.base.errors import SystemSpecError
 from meshwright.cost.link_loads import flow_loads, load_program
 from meshwright.system.fabric import system_fabric
 from meshwright.system.graph import CPU, PCIE_SWITCH
+from meshwright.system.system import System
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
     from meshwright.system.graph import Fabric
-    from meshwright.system.system import System
     from meshwright.workload.programs import Program
 
 Buffers = Literal["first_cpu", "beside_sender"]
