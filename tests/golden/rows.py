@@ -22,15 +22,20 @@ _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30}
 _COUNTS: Final = (
     "",
     "B/param",
+    "CPUs",
     "G",
+    "GPUs",
+    "NPUs",
     "batch",
     "batches",
     "bits",
     "blocks",
     "bool",
     "calls",
+    "card",
     "cards",
     "cfm",
+    "chips",
     "collectives",
     "connections",
     "coef",
@@ -40,18 +45,22 @@ _COUNTS: Final = (
     "dL/dtheta",
     "elements",
     "factor",
+    "forwards",
     "fraction",
     "heads",
+    "hops",
     "jobs",
     "hosts",
     "layer",
     "layers",
+    "links",
     "log2",
     "messages",
     "micro-batches",
     "objects",
     "ops",
     "params",
+    "ports",
     "ratio",
     "req/s",
     "requests",
@@ -69,6 +78,7 @@ _COUNTS: Final = (
     "transactions",
     "value",
     "x",
+    "x M",
 )
 _NUMBER: Final = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PRODUCT: Final = re.compile(rf"\s*({_NUMBER}(?:\s*\*\s*{_NUMBER})*)\s*(.*?)\s*")
@@ -177,6 +187,8 @@ class Fact:
             return text
         if text.startswith("["):
             return tuple(item * UNITS[self.unit][1] for item in _listed(text))
+        if self.unit == "ratio" and ":" in text:
+            return _listed(text.replace(":", ","))
         return Fraction(text) * UNITS[self.unit][1]
 
 

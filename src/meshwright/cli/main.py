@@ -23,6 +23,7 @@ _VERBS: Final = {
     "schedule": ("schedule", "Which pipeline schedule fits, and is then the fastest."),
     "rack": ("rack", "How many accelerators a power budget carries: boxes, racks, tiers of switches."),
     "pool": ("pool", "What memory of other nodes solves, at which rate, and in which order it may be used."),
+    "topology": ("topology", "What a network is made of, and what a collective puts on its links."),
     "checkpoint": ("checkpoint", "How often to save, and what a failure loses: checkpoint interval, timeline."),
     "collective": ("collective", "Exchanges between ranks: collective check."),
     "calibrate": ("calibrate", "What this machine does, measured on its own processes: calibrate local."),

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 _TABLES: Final = ("items", "schedules", "changes", "answer", "saves", "intervals", "rows")
 """Blocks of a verb that are its table, when they hold rows."""
-_TABLE_OF: Final = {"pool": ("regions",), "rack": ("steps",), "run train": ("steps",), "verify parity": ("layouts",)}
+_TABLE_OF: Final = {
+    "pool": ("regions",),
+    "rack": ("steps",),
+    "run train": ("steps",),
+    "topology": ("links",),
+    "verify parity": ("layouts",),
+}
 """Of verbs whose block is called as others call another."""
 
 

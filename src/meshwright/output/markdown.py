@@ -33,6 +33,7 @@ from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS
 from meshwright.output.pool_tables import NODE_COLUMNS, PERIOD_COLUMNS, REGION_COLUMNS, TRACE_COLUMNS
 from meshwright.output.rack_tables import COUNT_COLUMNS, MEDIUM_COLUMNS
 from meshwright.output.runs import PARITY_COLUMNS, STEP_COLUMNS
+from meshwright.output.topology_tables import ROUND_COLUMNS, link_columns
 from meshwright.output.training_tables import SYSTEM_COLUMNS, TRAINING_COLUMNS, calendar_rows, step_rows
 
 if TYPE_CHECKING:
@@ -181,6 +182,13 @@ def _checked(_result: Result, body: dict[str, Any]) -> Iterator[str]:
     yield from _titled("Sizes", _drawn(CHECK_COLUMNS, body.pop("rows")))
 
 
+def _networks(result: Result, body: dict[str, Any]) -> Iterator[str]:
+    yield from _titled("Links", _drawn(link_columns(result), body.pop("links")))
+    rounds = body.pop("rounds")
+    if rounds:
+        yield from _titled("Rounds", _drawn(ROUND_COLUMNS, rounds))
+
+
 def _ran(_result: Result, body: dict[str, Any]) -> Iterator[str]:
     yield from _titled("Steps", _drawn(STEP_COLUMNS, body.pop("steps")))
 
@@ -193,6 +201,7 @@ _DRAWN: Final[Mapping[str, Callable[[Result, dict[str, Any]], Iterator[str]]]] =
     "inspect": _parts,
     "explain": _formulas,
     "schedule": _schedules,
+    "topology": _networks,
     "checkpoint interval": _intervals,
     "rack": _racks,
     "pool": _pool,

@@ -36,6 +36,7 @@ from meshwright.output import (
     bodies_rack,
     bodies_runs,
     bodies_timelines,
+    bodies_topology,
     bodies_training,
     bodies_verify,
 )
@@ -81,6 +82,7 @@ COMMANDS: Final = (
     Command(name="schedule", body=bodies_timelines.ScheduleBody),
     Command(name="rack", body=bodies_rack.RackBody, given=frozenset({"system"})),
     Command(name="pool", body=bodies_pool.PoolBody),
+    Command(name="topology", body=bodies_topology.TopologyBody),
     Command(name="checkpoint interval", body=bodies_timelines.IntervalBody),
     Command(name="checkpoint timeline", body=bodies_timelines.SavesBody),
     Command(name="collective check", body=bodies_collectives.CheckBody, given=frozenset({"system"})),

@@ -31,6 +31,7 @@ from meshwright.output.pool_tables import draw_pool
 from meshwright.output.rack_tables import draw_rack
 from meshwright.output.runs import PARITY_COLUMNS, STEP_COLUMNS, run_totals, shown_steps
 from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
+from meshwright.output.topology_tables import draw_topology
 from meshwright.output.training_tables import draw_training
 from meshwright.output.verify_tables import draw_verify
 
@@ -335,6 +336,7 @@ _DRAWN: Final[Mapping[str, Callable[[Console, Result], None]]] = {
     "schedule": _schedules,
     "rack": draw_rack,
     "pool": draw_pool,
+    "topology": draw_topology,
     "checkpoint interval": _intervals,
     "checkpoint timeline": _saves,
     "collective check": _checked,

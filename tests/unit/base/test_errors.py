@@ -249,6 +249,16 @@ MEANING = {
     "SYS033": "times of an initiator that cannot be",
     "SYS034": "a grid, a job or free devices that cannot be",
     "SYS035": "a rewiring without links, bytes or time",
+    "SYS020": "an unknown topology",
+    "SYS021": "a topology spec that cannot be read",
+    "SYS022": "ports of a chip that do not suffice",
+    "SYS023": "counts of a network out of range",
+    "SYS024": "paths that are not there, or too many to search",
+    "SYS025": "counts of a network that do not share out, or a wiring that is not built",
+    "SYS026": "a shape that is no slice of a pod",
+    "SYS027": "a topology of another number of devices than its system",
+    "SYS028": "a route through host memory that is not there",
+    "SYS029": "a load that a network cannot carry",
 }
 """One meaning a code. A new code is listed here; a code whose meaning changes is a new code."""
 
