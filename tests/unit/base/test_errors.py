@@ -28,6 +28,8 @@ MEANING = {
     "COL004": "a search for settings that save nothing",
     "COL005": "no settings to choose from",
     "COL006": "measured times of a pair that cannot be",
+    "COL030": "more sends than fit into memory",
+    "COL031": "flows whose rates change too often",
     "ENG001": "an unknown engine",
     "ENG002": "a share of memory or a block size out of range",
     "ENG003": "an engine's budget that weights and reserve exceed",
