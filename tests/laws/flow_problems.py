@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from hypothesis import strategies as st
 
@@ -102,6 +100,12 @@ def direct_program(ranks):
     return program_of(ranks, [(rows, 1)], pieces=ranks)
 
 
+def shifts_program(ranks, shifts):
+    """Round by round every rank to the one so many further on; rows of (how far, pieces, times)."""
+    rounds = [([(rank, (rank + far) % ranks, pieces) for rank in range(ranks)], times) for far, pieces, times in shifts]
+    return program_of(ranks, rounds)
+
+
 @st.composite
 def fabrics(draw, most=7, latencies=(0.0, 1.0, 2.0)):
     """A ring of all vertices both ways, and chords; bandwidths and latencies of few kinds, so that ties come."""
@@ -120,8 +124,3 @@ def programs(draw, ranks, most_rounds=3):
     ends = st.tuples(st.integers(0, ranks - 1), st.integers(0, ranks - 1), st.integers(1, 3))
     rows = st.lists(ends.filter(lambda row: row[0] != row[1]), min_size=1, max_size=6, unique_by=lambda row: row[:2])
     return program_of(ranks, draw(st.lists(st.tuples(rows, st.integers(1, 9)), min_size=1, max_size=most_rounds)))
-
-
-def rows_of(links):
-    """Pairs of neighbours in a list."""
-    return list(pairwise(links))

@@ -10,11 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.cost.program_times import port_times, round_times
 from meshwright.sim.flow_classes import flow_classes
 from meshwright.sim.flow_events import flow_events
 from meshwright.sim.max_min import Crossings, solver
-from meshwright.sim.network import NO_BACKGROUND, Background, Traffic, duration_s, run_flows, sends_of
-from tests.laws.flow_problems import direct_program, fabrics, program_of, programs, ring, ring_program, star
+from meshwright.sim.network import duration_s, run_flows
+from meshwright.workload.traffic import NO_BACKGROUND, Background, Traffic, sends_of
+from tests.laws.flow_problems import (
+    direct_program,
+    fabrics,
+    program_of,
+    programs,
+    ring,
+    ring_program,
+    shifts_program,
+    star,
+)
 from tests.oracle.exact_flows import exact_ends, max_min
 
 CLOSE = 1e-9
@@ -223,3 +234,83 @@ def test_a_flow_with_a_limit_leaves_the_rest_of_the_link():
     held = background_of([(0, 2, None, 0.0, 0.25e9)])
     assert duration_s(fabric, item, fair) == pytest.approx(2.0)
     assert duration_s(fabric, item, held) == pytest.approx(1 / 0.75)
+
+
+SHIFTS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(1, 6)), min_size=1, max_size=3)
+
+
+@given(st.integers(2, 9), SHIFTS, st.sampled_from([0.0, 1e3, 1e9]))
+def test_all_depths_agree_on_one_switch_that_blocks_nothing(ranks, shifts, size):
+    fabric = star(ranks)
+    shifts = [(far, pieces, times) for far, pieces, times in shifts if far % ranks]
+    for program in (ring_program(ranks), direct_program(ranks), *([shifts_program(ranks, shifts)] if shifts else [])):
+        item = Traffic(program=program, participants=fabric.devices, message_bytes=size)
+        wanted = pytest.approx(duration_s(fabric, item), rel=CLOSE)
+        assert port_times(fabric, (item,)).total_s == wanted
+        assert round_times(fabric, (item,)).total_s == wanted
+
+
+@given(st.integers(3, 9), SHIFTS, st.sampled_from([0.0, 1e3, 1e9]))
+def test_rounds_and_flows_agree_where_rounds_are_symmetric(ranks, shifts, size):
+    fabric = ring(ranks)
+    shifts = [(far, pieces, times) for far, pieces, times in shifts if far % ranks and 2 * (far % ranks) != ranks]
+    item = Traffic(
+        program=shifts_program(ranks, shifts) if shifts else ring_program(ranks),
+        participants=fabric.devices,
+        message_bytes=size,
+    )
+    assert round_times(fabric, (item,)).total_s == pytest.approx(duration_s(fabric, item), rel=CLOSE)
+
+
+@given(problems())
+def test_ports_alone_are_never_slower_than_all_links_of_one_bandwidth(problem):
+    fabric, (item, *_), _ = problem
+    even = replace(fabric, bandwidth_bytes_per_s=np.full(len(fabric.sender), 3.0))
+    assert port_times(even, (item,)).total_s <= round_times(even, (item,)).total_s * (1 + CLOSE)
+
+
+@given(problems())
+def test_all_depths_count_the_same_bytes_on_every_link(problem):
+    fabric, (item, *_), _ = problem
+    found = [depth(fabric, (item,)).link_bytes for depth in (port_times, round_times, run_flows)]
+    assert found[0] == pytest.approx(found[2], rel=CLOSE, abs=CLOSE)
+    assert found[1] == pytest.approx(found[2], rel=CLOSE, abs=CLOSE)
+
+
+@given(problems())
+def test_one_round_of_flows_takes_no_less_than_its_busiest_link(problem):
+    fabric, (item, *_), _ = problem
+    first = replace(item.program.steps[0], times=1)
+    alone = replace(item, program=replace(item.program, steps=(first,)))
+    assert duration_s(fabric, alone) >= round_times(fabric, (alone,)).transfer_s * (1 - CLOSE)
+
+
+@given(problems())
+def test_other_traffic_makes_no_round_faster(problem):
+    fabric, (item, *_), rows = problem
+    for depth in (port_times, round_times):
+        beside = depth(fabric, (item,), background_of(rows))
+        assert beside.transfer_s >= depth(fabric, (item,)).transfer_s * (1 - CLOSE)
+
+
+def test_all_depths_agree_on_what_fair_traffic_beside_leaves():
+    fabric = star(3, latency=0.0)
+    item = Traffic(program=program_of(3, [([(0, 1, 1)], 1)]), participants=fabric.devices, message_bytes=1e9)
+    for limit, wanted in ((None, 2.0), (0.25e9, 1 / 0.75), (2e9, 2.0)):
+        beside = background_of([(0, 2, None, 0.0, limit)])
+        assert port_times(fabric, (item,), beside).total_s == pytest.approx(wanted)
+        assert round_times(fabric, (item,), beside).total_s == pytest.approx(wanted)
+        assert duration_s(fabric, item, beside) == pytest.approx(wanted)
+
+
+def test_a_link_whose_bandwidth_nobody_knows_bounds_nothing():
+    fabric = star(4)
+    rates = fabric.bandwidth_bytes_per_s.copy()
+    rates[0] = np.inf
+    wide = replace(fabric, bandwidth_bytes_per_s=rates)
+    item = Traffic(program=ring_program(4), participants=fabric.devices, message_bytes=4e6)
+    assert duration_s(wide, item) == pytest.approx(duration_s(fabric, item))
+    free = replace(fabric, bandwidth_bytes_per_s=np.full(len(rates), np.inf))
+    for depth in (lambda *given: run_flows(*given).end_s[0], lambda *given: round_times(*given).total_s):
+        assert depth(free, (item,)) == pytest.approx(6e-6)
+    assert run_flows(free, (item,)).link_bytes.tolist() == run_flows(fabric, (item,)).link_bytes.tolist()

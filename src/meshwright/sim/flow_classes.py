@@ -15,41 +15,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from meshwright.sim.max_min import Crossings
+from meshwright.workload.traffic import Sends, spans
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from meshwright.base.numbers import Floats, Ints
+    from meshwright.base.numbers import Ints
 
     Colours = NDArray[np.uint64]
 
 _MOST_REFINEMENTS: Final = 100
 _SENDER: Final = np.uint64(0x9E3779B97F4A7C15)
 _RECEIVER: Final = np.uint64(0xD1B54A32D192ED03)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sends:
-    """Columns, one row a send of a step, which repeats `times`; and participants, numbered over all programs.
-
-    kind: which program with which bytes and start.   step: its place in the program.   sender, receiver: participants,
-    -1 for background, which starts at start_s.   first, link: the links of send s are rows first[s] to first[s + 1].
-    capacity_bytes_per_s: of each link.   participant_kind, participant_start_s: of each participant.
-    """
-
-    kind: Ints
-    step: Ints
-    times: Ints
-    sender: Ints
-    receiver: Ints
-    size_bytes: Floats
-    latency_s: Floats
-    start_s: Floats
-    first: Ints
-    link: Ints
-    capacity_bytes_per_s: Floats
-    participant_kind: Ints
-    participant_start_s: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,13 +40,6 @@ class Classes:
     of_participant: Ints
     sends: Sends
     crossings: Crossings
-
-
-def spans(first: Ints, count: Ints) -> Ints:
-    """The numbers first[i] .. first[i] + count[i] - 1, of every i after each other."""
-    ends = np.cumsum(count)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(first - (ends - count), count)
 
 
 def flow_classes(sends: Sends, *, merge: bool = True) -> Classes:
@@ -181,11 +151,14 @@ def _quotient(sends: Sends, of_send: Ints, of_link: Ints, of_participant: Ints) 
 
 
 def _loads(sends: Sends, of_send: Ints, of_link: Ints, member: Ints) -> Crossings:
-    """How many sends of each class cross the first member of each class of links: as many cross every other."""
+    """How many sends of each class cross the first member of each class of links: as many cross every other.
+
+    A link of unknown bandwidth (infinite) is never full, and so left out.
+    """
     first_of = np.full(len(of_link), -1)
     first_of[member] = np.arange(len(member))
     owner = np.repeat(of_send, np.diff(sends.first))
-    rows = np.flatnonzero(first_of[sends.link] >= 0)
+    rows = np.flatnonzero((first_of[sends.link] >= 0) & np.isfinite(sends.capacity_bytes_per_s[sends.link]))
     pairs, load = np.unique(owner[rows] * max(1, len(member)) + first_of[sends.link[rows]], return_counts=True)
     flow, link = np.divmod(pairs, max(1, len(member)))
     flows = int(of_send.max(initial=-1)) + 1
