@@ -246,9 +246,13 @@ def _listed(text: str) -> tuple[Fraction, ...]:
 
 
 def agrees(found: object, expected: object, rel_tol: Fraction) -> bool:
-    """Whether an answer is the expected value: exactly when `rel_tol` is 0, else within it; a layout by its axes."""
+    """Whether an answer is the expected value: exactly when `rel_tol` is 0, else within it; a list place
+    by place, a layout by its axes."""
     if isinstance(expected, dict):
         return isinstance(found, dict) and all(found.get(axis) == degree for axis, degree in expected.items())
+    if isinstance(expected, tuple):
+        listed = found if isinstance(found, (list, tuple)) else ()
+        return len(listed) == len(expected) and all(map(lambda *pair: agrees(*pair, rel_tol), listed, expected))
     distance = relative_distance(found, expected)
     if distance and not rel_tol and isinstance(expected, Fraction):
         return found == float(expected)  # 0.106 s is exact, and no float is 106 thousandths

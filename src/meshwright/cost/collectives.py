@@ -102,7 +102,7 @@ def send_s(message_bytes: N, latency_s: N, bandwidth_bytes_per_s: N) -> N:
 
 def algorithms(operation: str) -> tuple[str, ...]:
     """The registered algorithms of an operation, by name."""
-    return tuple(name for name in COLLECTIVES.names() if operation == COLLECTIVES.module(name).OPERATION)
+    return tuple(name for name in COLLECTIVES.names() if operation in COLLECTIVES.module(name).OPERATIONS)
 
 
 def check_choice(choice: str) -> str:
@@ -122,7 +122,7 @@ def all_reduce(choice: str, group: Group, message_bytes: Ints | int, system: Sys
     """
     if choice not in {AUTO, MEASURED}:
         return _fastest((choice,), group, message_bytes)
-    fastest = _fastest(algorithms("all_reduce"), group, message_bytes)
+    fastest = _fastest(("ring", "tree"), group, message_bytes)
     return fastest if choice == AUTO else _measured(fastest, group, message_bytes, system)
 
 
@@ -160,7 +160,12 @@ def _by_formula(name: str, group: Group, message_bytes: Ints | int) -> Exchange:
     rounds = cast("Ints", program.rounds(group.ranks))
     sent = cast("Floats", program.round_bytes(group.ranks, message_bytes * 1.0))
     seconds = rounds_s(rounds, group.latency_s, sent, group.bandwidth_bytes_per_s)
-    return formula_exchange(where(program.permits(group.ranks), seconds, np.nan), name, rounds)
+    return formula_exchange(where(_permitted(program, group.ranks), seconds, np.nan), name, rounds)
+
+
+def _permitted(program: Any, ranks: Any) -> Any:
+    sizes, place = np.unique(values(ranks), return_inverse=True)
+    return np.array([program.permits("all_reduce", int(size)) for size in sizes])[place]
 
 
 def _measured(otherwise: Exchange, group: Group, message_bytes: Ints | int, system: System) -> Exchange:

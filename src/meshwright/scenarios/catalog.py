@@ -106,7 +106,7 @@ def _link(name: str) -> dict[str, Any]:
 
 def _collective(name: str) -> dict[str, Any]:
     module = COLLECTIVES.module(name)
-    return {"id": name, "operation": module.OPERATION, "what": (module.__doc__ or "").splitlines()[0], "sources": []}
+    return {"id": name, "operations": module.OPERATIONS, "what": (module.__doc__ or "").splitlines()[0], "sources": []}
 
 
 def _schedule(name: str) -> dict[str, Any]:

@@ -67,6 +67,6 @@ def crossover_bytes(
 def _program(algorithm: str, ranks: int) -> tuple[Any, Any]:
     program: Any = COLLECTIVES.module(algorithm)
     group = np.array([ranks], dtype=np.int64)
-    if not 1 <= ranks <= 10**6 or not program.permits(group)[0]:
+    if not 1 <= ranks <= 10**6 or not program.permits("all_reduce", ranks):
         raise CollectiveError(2, f"{algorithm} does not take {ranks} ranks", "choose another algorithm or rank count")
     return program, group

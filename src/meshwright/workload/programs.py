@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from meshwright.base.numbers import Ints
+    from meshwright.base.numbers import Bools, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -23,7 +25,7 @@ class Step:
     sender, receiver, pieces: columns, one row a send; the sends of a round run at once, and a participant enters its
     next round once its own sends and receives of this one are complete.   carried: of round 0 .. times - 1 the numbers
     of the pieces that travel, those of the first send first.   reduce: the receiver adds what comes to what it holds;
-    otherwise it keeps what comes instead.
+    otherwise it keeps what comes instead. Of all sends, or of each.
     """
 
     sender: Ints
@@ -31,7 +33,7 @@ class Step:
     pieces: Ints
     times: int
     carried: Callable[[int], Ints]
-    reduce: bool
+    reduce: bool | Bools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,8 +41,10 @@ class Program:
     """One algorithm over one number of ranks.
 
     message_pieces: equal parts of the message.   home: of an all_gather or reduce_scatter the rank that each piece
-    belongs to, by piece; of a broadcast or reduce the root, for every piece; of an all_to_all piece s * ranks + d goes
-    from rank s to rank d.   switches: participants beside the ranks.   launches: how often a rank starts work for it.
+    belongs to, by piece; of a broadcast or reduce the root, for every piece; of an all_to_all or send_recv the rank
+    that each piece goes to.   origin: of an all_to_all or send_recv the rank that each piece comes from. Both are empty
+    for an even all_to_all, whose piece s * ranks + d goes from rank s to rank d.   switches: participants beside the
+    ranks.   launches: how often a rank starts work for it.
     """
 
     operation: str
@@ -48,5 +52,6 @@ class Program:
     message_pieces: int
     home: Ints
     steps: tuple[Step, ...]
+    origin: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     switches: int = 0
-    launches: int = field(default=1)
+    launches: int = 1

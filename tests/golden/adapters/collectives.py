@@ -1,4 +1,4 @@
-"""Rounds, bytes and seconds of an all_reduce, and where another algorithm takes over."""
+"""Rounds, bytes, sums and seconds of an all_reduce, and where another algorithm takes over."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ from tests.golden.registry import answers
         "answer.total_s": "G6-209 G6-229 G6-230 G6-231",
     },
 )
+@answers(
+    "study run ring-trace",
+    {
+        "answer.arrivals[0].value": "G6-200",
+        "answer.arrivals[1].value": "G6-201",
+        "answer.arrivals[2].value": "G6-202",
+    },
+)
+@answers("study run ring-owners", {"answer.blocks": "G6-203"})
 @answers("study run measured-all-reduce", {"answer.time": "G6-268"})
 @answers("study run collective-crossover", {"answer": "G6-233"})
 def studied(row: Row) -> object:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds
-from meshwright.cost.collectives import COLLECTIVES, algorithms, start_up_s, transfer_s
+from meshwright.cost.collectives import COLLECTIVES, start_up_s, transfer_s
 from meshwright.verify.local.calibration import ExchangeLine, Figure, Overhead, Pair, RateLine, Row
 from meshwright.verify.local.spread import spread_of
 
@@ -90,8 +90,8 @@ def _programs(operation: str, ranks: int, sizes: Floats, reduce_scatter_rings: i
     block = ring.round_bytes(np.asarray(ranks), sizes)
     half = whole / 2  # an all_reduce is two rings, of reduce_scatter and of all_gather
     if operation == "all_reduce":
-        modules = [COLLECTIVES.module(name) for name in algorithms(operation)]
-        permitted = [module for module in modules if module.permits(np.asarray(ranks))]
+        modules = [COLLECTIVES.module(name) for name in ("ring", "tree")]
+        permitted = [module for module in modules if module.permits(operation, ranks)]
         pairs = [
             (float(module.rounds(np.asarray(ranks))), module.round_bytes(np.asarray(ranks), sizes))
             for module in permitted

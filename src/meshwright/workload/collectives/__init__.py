@@ -1,1 +1,1 @@
-"""One file a collective algorithm: its rounds, and what a rank sends in each. The file name is its name."""
+"""One file a collective algorithm: its program, the rounds of sends by operation and ranks. Its name is the file's."""

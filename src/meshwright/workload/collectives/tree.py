@@ -1,35 +1,55 @@
-"""Binomial-tree all_reduce, unsegmented: reduce to the root, then broadcast from it.
+"""Binomial tree, unsegmented: reduce to rank 0, then broadcast from it, whole messages.
 
 Source: chapter "Supernodes", equation 6-10; the chapter defines it for powers of two only.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.base.numbers import Number, doublings
-from meshwright.base.traced import values
+from meshwright.base.numbers import doublings
+from meshwright.workload.collectives._shared import check, each, once, owners, power_of_two
+from meshwright.workload.programs import Program
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Bools, Ints
+    from meshwright.workload.programs import Step
 
-N = TypeVar("N", bound=Number)
-OPERATION: Final = "all_reduce"
+OPERATIONS: Final = ("all_reduce", "broadcast", "reduce")
 
 
-def permits(ranks: Ints) -> Bools:
+def permits(operation: str, ranks: int) -> bool:
     """Powers of two."""
-    count = np.asarray(values(ranks))
-    return (count >= 1) & ((count & (count - 1)) == 0)
+    return operation in OPERATIONS and power_of_two(ranks)
 
 
-def rounds(ranks: Ints) -> Ints:
+def program(operation: str, ranks: int) -> Program:
+    """log2(n) rounds towards the root, log2(n) away from it; the root is rank 0. Raises COL002, COL010."""
+    check("tree", OPERATIONS, operation, ranks, permitted=permits(operation, ranks))
+    distances = [1 << bit for bit in range(ranks.bit_length() - 1)]
+    inward = () if operation == "broadcast" else tuple(_round(ranks, far, reduce=True) for far in distances)
+    outward = tuple(_round(ranks, far, reduce=False) for far in reversed(distances))
+    return Program(
+        operation=operation,
+        ranks=ranks,
+        message_pieces=1,
+        home=owners(ranks, 1, 0),
+        steps=(*inward, *(() if operation == "reduce" else outward)),
+    )
+
+
+def _round(ranks: int, distance: int, *, reduce: bool) -> Step:
+    near = np.arange(0, ranks, 2 * distance)
+    sender, receiver = (near + distance, near) if reduce else (near, near + distance)
+    return once(sender, receiver, each(len(near), 1), lambda: np.zeros(len(near), dtype=np.int64), reduce=reduce)
+
+
+def rounds(ranks: Any) -> Any:
     """log2(n) rounds towards the root, log2(n) away from it."""
     return 2 * doublings(np.asarray(ranks))
 
 
-def round_bytes(ranks: Ints, message_bytes: N) -> N:
+def round_bytes(ranks: Any, message_bytes: Any) -> Any:
     """Each round an active rank sends the whole message."""
     return message_bytes * np.ones(np.shape(ranks), dtype=np.int64)
