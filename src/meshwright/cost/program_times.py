@@ -56,7 +56,7 @@ def port_times(fabric: Fabric, traffic: tuple[Traffic, ...], background: Backgro
         out, back = sends.link[sends.first[inner]], sends.link[sends.first[inner + 1] - 1]
         busiest = max(_most(port, width[inner], seconds) for port in (out, back))
         total.add(sends, rows, busiest)
-    return total.of(fabric, sends)
+    return total.of(sends)
 
 
 def round_times(fabric: Fabric, traffic: tuple[Traffic, ...], background: Background = NO_BACKGROUND) -> ProgramTime:
@@ -76,7 +76,7 @@ def round_times(fabric: Fabric, traffic: tuple[Traffic, ...], background: Backgr
         load = np.bincount(place, np.repeat(sends.size_bytes[rows], counts), minlength=len(used))
         busiest = float(np.max(load / beside.left(used, flows), initial=0.0))
         total.add(sends, rows, busiest)
-    return total.of(fabric, sends)
+    return total.of(sends)
 
 
 class _Totals:
@@ -92,14 +92,12 @@ class _Totals:
         self.start_up_s += times * float(np.max(sends.latency_s[rows]))
         self.transfer_s += times * transfer_s
 
-    def of(self, fabric: Fabric, sends: Sends) -> ProgramTime:
+    def of(self, sends: Sends) -> ProgramTime:
         """All of them, and the bytes of programs by link."""
         moved = np.where(sends.sender >= 0, sends.size_bytes * sends.times, 0.0)
         each = np.repeat(moved, np.diff(sends.first))
         carried = np.bincount(sends.link, each, minlength=len(sends.capacity_bytes_per_s))
-        return ProgramTime(
-            start_up_s=self.start_up_s, transfer_s=self.transfer_s, link_bytes=carried[: len(fabric.sender)]
-        )
+        return ProgramTime(start_up_s=self.start_up_s, transfer_s=self.transfer_s, link_bytes=carried[: sends.links])
 
 
 def _lockstep(fabric: Fabric, traffic: tuple[Traffic, ...], background: Background) -> Sends:

@@ -143,6 +143,7 @@ def _quotient(sends: Sends, of_send: Ints, of_link: Ints, of_participant: Ints) 
         start_s=sends.start_s[send],
         first=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
         link=of_link[sends.link[spans(sends.first[send], counts)]],
+        links=len(link),
         capacity_bytes_per_s=sends.capacity_bytes_per_s[link],
         participant_kind=sends.participant_kind[participant],
         participant_start_s=sends.participant_start_s[participant],

@@ -9,7 +9,7 @@ own work (launches, reductions).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +39,37 @@ class FlowTimes:
     sends: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Flows:
+    """Programs on a fabric, ready to be run: what follows from their sends and paths, and not from their bytes."""
+
+    traffic: tuple[Traffic, ...]
+    sends: Sends
+    classes: Classes
+
+    def run(self, times: float = 1.0) -> FlowTimes:
+        """All programs to their end, with so many times their bytes. Raises COL031."""
+        own = self.classes.sends
+        sized = replace(own, size_bytes=np.where(own.sender >= 0, own.size_bytes * times, own.size_bytes))
+        events = flow_events(replace(self.classes, sends=sized))
+        ends = np.full(len(self.traffic), -math.inf)
+        np.maximum.at(ends, owners_of(self.traffic), events.end_s[self.classes.of_participant])
+        starts = np.array([item.start_s for item in self.traffic])
+        return FlowTimes(
+            end_s=tuple(np.where(np.isfinite(ends), ends, starts).tolist()),
+            link_bytes=_link_bytes(self.sends, self.classes, events),
+            moments=events.moments,
+            classes=len(own.kind),
+            sends=len(self.sends.sender),
+        )
+
+
+def flows_of(fabric: Fabric, traffic: tuple[Traffic, ...], background: Background = NO_BACKGROUND) -> Flows:
+    """Routes and classes of all sends. Raises COL030."""
+    sends = sends_of(fabric, traffic, background)
+    return Flows(traffic=traffic, sends=sends, classes=flow_classes(sends))
+
+
 def run_flows(fabric: Fabric, traffic: tuple[Traffic, ...], background: Background = NO_BACKGROUND) -> FlowTimes:
     """Run every program to its end on the links that they share.
 
@@ -46,19 +77,7 @@ def run_flows(fabric: Fabric, traffic: tuple[Traffic, ...], background: Backgrou
     closer than 1e-11 of the time so far are one. Raises COL030 (more sends than fit), COL031 (more rate changes than
     can be worked out).
     """
-    sends = sends_of(fabric, traffic, background)
-    classes = flow_classes(sends)
-    events = flow_events(classes)
-    ends = np.full(len(traffic), -math.inf)
-    np.maximum.at(ends, owners_of(traffic), events.end_s[classes.of_participant])
-    starts = np.array([item.start_s for item in traffic])
-    return FlowTimes(
-        end_s=tuple(np.where(np.isfinite(ends), ends, starts).tolist()),
-        link_bytes=_link_bytes(fabric, sends, classes, events),
-        moments=events.moments,
-        classes=len(classes.sends.kind),
-        sends=len(sends.sender),
-    )
+    return flows_of(fabric, traffic, background).run()
 
 
 def duration_s(fabric: Fabric, traffic: Traffic, background: Background = NO_BACKGROUND) -> float:
@@ -66,9 +85,8 @@ def duration_s(fabric: Fabric, traffic: Traffic, background: Background = NO_BAC
     return run_flows(fabric, (traffic,), background).end_s[0] - traffic.start_s
 
 
-def _link_bytes(fabric: Fabric, sends: Sends, classes: Classes, events: Events) -> Floats:
+def _link_bytes(sends: Sends, classes: Classes, events: Events) -> Floats:
     """Counted as they moved, not as they were to move."""
     moved = events.moved_bytes[classes.of_send]
     each = np.repeat(moved, np.diff(sends.first))
-    count = len(sends.capacity_bytes_per_s)
-    return np.bincount(sends.link, each, minlength=count)[: len(fabric.sender)]
+    return np.bincount(sends.link, each, minlength=len(sends.capacity_bytes_per_s))[: sends.links]

@@ -63,7 +63,8 @@ class Sends:
 
     kind: which program with which bytes and start.   step: its place in the program.   sender, receiver: participants,
     -1 for background, which starts at start_s.   first, link: the links of send s are rows first[s] to first[s + 1].
-    capacity_bytes_per_s: of each link.   participant_kind, participant_start_s: of each participant.
+    capacity_bytes_per_s: of each link, and after the `links` of the fabric of each limit.   participant_kind,
+    participant_start_s: of each participant.
     """
 
     kind: Ints
@@ -76,6 +77,7 @@ class Sends:
     start_s: Floats
     first: Ints
     link: Ints
+    links: int
     capacity_bytes_per_s: Floats
     participant_kind: Ints
     participant_start_s: Floats
@@ -109,6 +111,7 @@ def sends_of(fabric: Fabric, traffic: tuple[Traffic, ...], background: Backgroun
         latency_s=latency,
         first=first,
         link=link,
+        links=len(fabric.sender),
         capacity_bytes_per_s=fabric.bandwidth_bytes_per_s,
         participant_kind=np.array(own, np.int64)[owner],
         participant_start_s=starts[owner],
