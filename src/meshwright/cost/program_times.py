@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.workload.traffic import NO_BACKGROUND, Background, Traffic, sends_of, spans
+from meshwright.workload.traffic import NO_BACKGROUND, Background, Traffic, sends_of, sent_bytes, spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,10 +94,7 @@ class _Totals:
 
     def of(self, sends: Sends) -> ProgramTime:
         """All of them, and the bytes of programs by link."""
-        moved = np.where(sends.sender >= 0, sends.size_bytes * sends.times, 0.0)
-        each = np.repeat(moved, np.diff(sends.first))
-        carried = np.bincount(sends.link, each, minlength=len(sends.capacity_bytes_per_s))
-        return ProgramTime(start_up_s=self.start_up_s, transfer_s=self.transfer_s, link_bytes=carried[: sends.links])
+        return ProgramTime(start_up_s=self.start_up_s, transfer_s=self.transfer_s, link_bytes=sent_bytes(sends))
 
 
 def _lockstep(fabric: Fabric, traffic: tuple[Traffic, ...], background: Background) -> Sends:

@@ -30,6 +30,7 @@ from meshwright.layout.layout import Layout
 from meshwright.output import (
     bodies,
     bodies_catalog,
+    bodies_collective,
     bodies_local,
     bodies_runs,
     bodies_timelines,
@@ -84,6 +85,7 @@ COMMANDS: Final = (
     Command(name="verify run", body=bodies_verify.VerifyRunBody, given=frozenset({"model", "layout"})),
     Command(name="verify run", body=bodies_verify.CallsBody, given=frozenset({"model", "layout"}), form="check"),
     Command(name="verify run", body=bodies_verify.BubblesBody, form="sleep"),
+    Command(name="collective time", body=bodies_collective.CollectiveBody, candidate="CollectiveCandidate"),
     Command(name="compare", body=bodies.CompareBody),
     Command(name="list", body=bodies_catalog.CatalogBody),
     Command(name="study list", body=bodies_catalog.StudiesBody),
@@ -209,7 +211,9 @@ def _candidates(known: _Definitions) -> Schema:
         name: _closed({**base, "memory": memory, **known.record(own)["properties"]}) for name, own in measures.items()
     }
     training = known.record(bodies_training.TrainMeasures)
+    collective = known.record(bodies_collective.CollectiveMeasures)["properties"]
     return {
+        "CollectiveCandidate": _closed({**base, "layout": empty, "memory": empty, **collective}),
         "FitCandidate": _closed({**base, "memory": known.of(bodies.FitMemory)}),
         **serving,
         "TrainCandidate": _closed(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from meshwright.base.result import Basis
 from meshwright.cost.program_times import port_times, round_times
 from meshwright.sim.network import flows_of
+from meshwright.workload.traffic import sent_bytes
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats
@@ -57,7 +58,7 @@ def by_flows(item: Placed, background: Background) -> Timed:
     return Timed(
         time_s=max(found.end_s),
         start_up_s=None,
-        link_bytes=found.link_bytes,
+        link_bytes=sent_bytes(flows.sends),
         at=lambda times: max(flows.run(times).end_s),
         again=found.moments * found.classes <= CHEAP_MOMENTS,
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class PortUse:
     """Links of one sort that carry something. links: directed ones.   total_bytes: on all of them.
 
-    busiest, busiest_bytes: the one that carries most.   ranks: whose own links these are, if any's.
+    busiest, busiest_bytes: the one that carries most.   ranks: whose sends cross them.
     """
 
     kind: str
@@ -45,13 +45,14 @@ def ports(item: Placed, link_bytes: Floats, system: System | None) -> tuple[Port
     """Every sort of link that carries bytes, that with the busiest link first."""
     fabric = item.fabric
     used = np.flatnonzero(link_bytes > 0)
-    kinds = _kinds(fabric, used, system)
-    rank_of = {int(vertex): rank for rank, vertex in enumerate(fabric.devices.tolist())}
+    kinds, of_link = _kinds(fabric, system)
+    ranks = _users(item, of_link, len(kinds))
     found: list[PortUse] = []
-    for kind in sorted(set(kinds)):
-        links = used[[place for place, own in enumerate(kinds) if own == kind]]
+    for number, kind in enumerate(kinds):
+        links = used[of_link[used] == number]
+        if not len(links):
+            continue
         busiest = int(links[np.argmax(link_bytes[links])])
-        ends = {*fabric.sender[links].tolist(), *fabric.receiver[links].tolist()}
         found.append(
             PortUse(
                 kind=kind,
@@ -59,10 +60,27 @@ def ports(item: Placed, link_bytes: Floats, system: System | None) -> tuple[Port
                 total_bytes=float(link_bytes[links].sum()),
                 busiest=link_name(fabric, busiest),
                 busiest_bytes=float(link_bytes[busiest]),
-                ranks=tuple(sorted(rank_of[end] for end in ends if end in rank_of)),
+                ranks=ranks[number],
             )
         )
     return tuple(sorted(found, key=lambda use: (-use.busiest_bytes, use.kind)))
+
+
+def _users(item: Placed, of_link: Ints, kinds: int) -> list[tuple[int, ...]]:
+    """By sort of link the ranks whose sends cross one."""
+    fabric = item.fabric
+    rank_of = np.full(len(fabric.kind), -1)
+    rank_of[fabric.devices] = np.arange(len(fabric.devices))
+    found: list[set[int]] = [set() for _ in range(kinds)]
+    for traffic in item.traffic:
+        for step in traffic.program.steps:
+            senders = traffic.participants[step.sender]
+            routes = fabric.route(senders, traffic.participants[step.receiver])
+            owner = np.repeat(rank_of[senders], np.diff(routes.first))
+            sort = of_link[routes.links]
+            for number in np.unique(sort).tolist():
+                found[number] |= set(owner[sort == number].tolist())
+    return [tuple(sorted(own - {-1})) for own in found]
 
 
 def crossings(item: Placed) -> tuple[Crossing, ...]:
@@ -99,17 +117,13 @@ def _box(number: int) -> str:
     return "no box" if number < 0 else f"box {number}"
 
 
-def _kinds(fabric: Fabric, links: Ints, system: System | None) -> list[str]:
-    """What each link is called: as the system names its links, else by what it joins."""
+def _kinds(fabric: Fabric, system: System | None) -> tuple[tuple[str, ...], Ints]:
+    """Sorts of links, as the system names them or else by what they join, and the number of each link's."""
     up = "links of devices" if system is None else system.scale_up.name
     out = "links of NICs" if system is None or system.scale_out is None else system.scale_out.name
-    found: list[str] = []
-    for sender, receiver in zip(fabric.kind[fabric.sender[links]], fabric.kind[fabric.receiver[links]], strict=True):
-        ends = {int(sender), int(receiver)}
-        if ends & {PCIE_SWITCH, CPU}:
-            found.append("host links (PCIe)" if PCIE_SWITCH in ends else "links between CPUs")
-        elif NIC in ends:
-            found.append(out)
-        else:
-            found.append(up if DEVICE in ends else "links between switches")
-    return found
+    names = ("links between switches", up, out, "links between CPUs", "host links (PCIe)")
+    sender, receiver = fabric.kind[fabric.sender], fabric.kind[fabric.receiver]
+    sort = np.zeros(len(sender), np.int64)
+    for number, kind in ((1, DEVICE), (2, NIC), (3, CPU), (4, PCIE_SWITCH)):  # the last that an end is decides
+        sort[(sender == kind) | (receiver == kind)] = number
+    return names, sort

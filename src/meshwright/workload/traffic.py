@@ -119,6 +119,13 @@ def sends_of(fabric: Fabric, traffic: tuple[Traffic, ...], background: Backgroun
     return _limited(sends, background)
 
 
+def sent_bytes(sends: Sends) -> Floats:
+    """Bytes that programs send over every link of the fabric, all repetitions."""
+    size = np.where(sends.sender >= 0, sends.size_bytes * sends.times, 0.0)
+    each = np.repeat(size, np.diff(sends.first))
+    return np.bincount(sends.link, each, minlength=len(sends.capacity_bytes_per_s))[: sends.links]
+
+
 def owners_of(traffic: tuple[Traffic, ...]) -> Ints:
     """The program of each participant."""
     return np.repeat(np.arange(len(traffic)), [len(item.participants) for item in traffic])
