@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from meshwright.base.errors import SystemSpecError, suggest
 from meshwright.base.parse import build, read_text, read_toml
@@ -31,7 +31,7 @@ class Host:
     """What is known of a box's host; None where it is not.
 
     memory, memory_bandwidth: of the whole box, shared by its devices; offloading is bound by them.   link_bandwidth:
-    of each device to the host, one way.
+    of each device to the host, one way.   pcie_switches: that its devices and NICs share evenly.
     """
 
     cpus: int | None = None
@@ -39,8 +39,23 @@ class Host:
     memory: Bytes | None = None
     memory_bandwidth: BytesPerSecond | None = None
     link_bandwidth: BytesPerSecond | None = None
+    pcie_switches: int | None = None
     cpu: str | None = None
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """How a system is wired, as specs of registered topologies (`meshwright list topologies`).
+
+    scale_up: the devices of a box.   scale_out: the NICs of all boxes. A plain `switch` is one non-blocking switch,
+    whose chips nobody counts.   rails: between boxes a device sends from its own NIC (`own`), or hands over within its
+    box so that the message stays on the receiver's rail (`relay`).
+    """
+
+    scale_up: str = "switch"
+    scale_out: str = "switch"
+    rails: Literal["own", "relay"] = "own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +83,7 @@ class System:
     node_power: Watts | None = None
     device_price: float | None = None
     host: Host | None = None
+    topology: Topology = Topology()
     note: str = ""
     facts: Facts = field(default_factory=Facts)
 

@@ -217,6 +217,16 @@ MEANING = {
     "SYS011": "a box whose power is not known",
     "SYS012": "a price below zero",
     "SYS013": "a system that is named twice",
+    "SYS020": "an unknown topology",
+    "SYS021": "a topology spec that cannot be read",
+    "SYS022": "ports of a chip that do not suffice",
+    "SYS023": "counts of a network out of range",
+    "SYS024": "paths that are not there, or too many to search",
+    "SYS025": "counts of a network that do not share out, or a wiring that is not built",
+    "SYS026": "a shape that is no slice of a pod",
+    "SYS027": "a topology of another number of devices than its system",
+    "SYS028": "a route through host memory that is not there",
+    "SYS029": "an all_to_all of too many flows",
 }
 """One meaning a code. A new code is listed here; a code whose meaning changes is a new code."""
 

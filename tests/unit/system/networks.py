@@ -1,0 +1,35 @@
+"""Specs of small networks of every registered topology, for laws and oracles."""
+
+from __future__ import annotations
+
+SMALL = (
+    "full-mesh:6",
+    "full-mesh:7,port=25GB/s",
+    "ring:2",
+    "ring:7",
+    "ring:8",
+    "torus:4x2",
+    "torus:3x3",
+    "torus:2x2x2",
+    "torus:4x2,open=xy",
+    "torus:4x3",
+    "switch:6,ports=3",
+    "switch:7",
+    "nvswitch:8",
+    "nvswitch:8,boards=2,chips=12,ports=6,radix=18",
+    "nvl72:9",
+    "hybrid-cube-mesh",
+    "leaf-spine:3,down=3,up=2",
+    "leaf-spine:4,down=2,up=1",
+    "leaf-spine:3,down=3,up=2,routing=ecmp,seed=3",
+    "fat-tree:12,radix=4",
+    "fat-tree:8,radix=4,ports=2",
+    "fat-tree:6,radix=4,routing=ecmp",
+    "nvlink-switch-system:3,per_box=3,ports=2,up=2",
+    "rail-optimised:4,rails=2,group=2,radix=4",
+    "rail-optimised:8,rails=2,group=2,radix=4",
+    "rail-optimised:4,rails=2,group=2,radix=4,routing=ecmp",
+    "cloudmatrix:3,per_node=3,cpus=1",
+    "tpu-slice:2x2x2",
+    "dragonfly:4,routers=3,per_router=1,across=1",
+)
