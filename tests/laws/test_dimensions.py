@@ -150,6 +150,7 @@ TABLE_LEVEL = {
     "link_loads.injection_bytes_per_s": "a Fabric in: held by the laws of link loads",
     "link_loads.oversubscription": "a Fabric in: held by the laws of link loads",
     "link_loads.pairs": "a Fabric in, columns out",
+    "link_loads.route_loads": "a Fabric and Routes in, Loads out: held by the laws of link loads",
     "link_loads.program_loads": "a Fabric and a Program in, Loads out: held by the laws of link loads",
     "link_loads.program_s": "a Fabric and Loads in: held by the laws of link loads",
     "link_loads.round_s": "a Fabric and Loads in: held by the laws of link loads",

@@ -75,6 +75,8 @@ _CARDS = (
     *("--layout", "zero=3,micro_batch=1,tp=1,cp=1,pp=1,dp_replicate=1"),
 )
 _MIXTURE = (*_TRAIN[:2], "Qwen/Qwen3-235B-A22B", *_TRAIN[3:])
+_TIME = ("collective", "time", "all_reduce", "--bytes", "10KiB", "--on", "hgx-h100")
+_EXPERTS = ("--layout", "tp=2,dp_replicate=4,ep=4,etp=2,attention=replicated")
 _RUN = ("run", "train", "--model", "tiny-qwen3", "--steps", "2", "--global-batch", "2", "--sequence", "8")
 _HALF = ("verify", "parity", "--layout", "tp=2", "--steps", "1", "--global-batch", "2", "--numbers", "bf16")
 LINES: dict[str, tuple[str | Saved, ...]] = {
@@ -113,6 +115,19 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "schedule, limit": (*_STEP, "--memory-limit", "1GB"),
     "schedule, too small a limit": (*_STEP, "--memory-limit", "1MB"),
     "schedule, odd": ("schedule", "--stages", "3", "--micro-batches", "4", "--forward", "1ms", "--backward", "2ms"),
+    "collective time": _TIME,
+    "collective time, flows on a torus": (
+        *_TIME[:2],
+        "all_to_all",
+        "--bytes",
+        "1MiB",
+        "--on",
+        "torus:3x3",
+        "--depth",
+        "flows",
+    ),
+    "collective time, a layout": (*_TIME[:6], "hgx-h100 x2", *_EXPERTS, "--ports", "--algorithm", "ring,tree"),
+    "collective time, none": (*_TIME, "--ranks", "6", "--algorithm", "tree,swing"),
     "list schedules": ("list", "schedules"),
     "saves": (*_SAVES, "--captures", "20s,40s", "--fail", "50s"),
     "saves, no": (*_SAVES, "--every", "10s", "--count", "6", "--staging", "2", "--when-full", "drop"),

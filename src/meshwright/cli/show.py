@@ -45,6 +45,15 @@ def check_place(file: str | None) -> None:
         raise FileError(33, f"cannot write {path}: {cause}", _ELSEWHERE)
 
 
+def check_files(*names: str | None) -> None:
+    """No two answers in one file, of which the later would replace the earlier. Raises IO037."""
+    paths = [Path(name) for name in names if name is not None]
+    files = [path.resolve() for path in paths if path.is_file() or not path.exists()]
+    for path in files:
+        if files.count(path) > 1:
+            raise FileError(37, f"two answers are to be written to {path.name}", "give each a file of its own")
+
+
 def show(result: Result, output: Output) -> int:
     """Print the answer on stdout, or write it to a file. Raises IO033 (the file), IO035 (stdout)."""
     form = _FORMS[output.style]

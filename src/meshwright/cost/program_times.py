@@ -7,19 +7,19 @@ Left out: what the processors do (launches, reductions), queues, and rounds that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.workload.traffic import NO_BACKGROUND, Background, Traffic, sends_of, sent_bytes, spans
+from meshwright.cost.link_loads import busiest_s, route_loads
+from meshwright.workload.traffic import NO_BACKGROUND, Background, Sends, Traffic, sends_of, sent_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from meshwright.base.numbers import Floats, Ints
-    from meshwright.system.graph import Fabric
-    from meshwright.workload.traffic import Sends
+    from meshwright.system.graph import Fabric, Routes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,12 +70,9 @@ def round_times(fabric: Fabric, traffic: tuple[Traffic, ...], background: Backgr
     total = _Totals()
     beside = _Beside(sends)
     for rows in _rounds(sends):
-        counts = np.diff(sends.first)[rows]
-        links = sends.link[spans(sends.first[rows], counts)]
-        used, place, flows = np.unique(links, return_inverse=True, return_counts=True)
-        load = np.bincount(place, np.repeat(sends.size_bytes[rows], counts), minlength=len(used))
-        busiest = float(np.max(load / beside.left(used, flows), initial=0.0))
-        total.add(sends, rows, busiest)
+        routes = sends.routes(rows)
+        loads = route_loads(fabric, routes, sends.size_bytes[rows])
+        total.add(sends, rows, busiest_s(beside.leave(fabric, routes), loads))
     return total.of(sends)
 
 
@@ -136,6 +133,15 @@ class _Beside:
             least = min((float(self.capacity[link]) for link in links), default=np.inf)
             for link in links:
                 self.limits.setdefault(link, []).append(least)
+
+    def leave(self, fabric: Fabric, routes: Routes) -> Fabric:
+        """The fabric with what is left of it for flows on these paths."""
+        if not self.limits:
+            return fabric
+        links, flows = np.unique(routes.links, return_counts=True)
+        rate = fabric.bandwidth_bytes_per_s.astype(np.float64)
+        rate[links] = self.left(links, flows)
+        return replace(fabric, bandwidth_bytes_per_s=rate)
 
     def left(self, links: Ints, flows: Ints) -> Floats:
         """Bytes a second that so many flows get of each link together: max-min fair on that link alone."""

@@ -18,6 +18,7 @@ def _measure(name: str) -> Any:
     return lambda item: item.measures[name]
 
 
+_OF_AN_AXIS: Final = 3
 ALGORITHM_COLUMNS: Final = (
     Column(name="algorithm", value=lambda item: item.id, side="left"),
     Column(name="time", value=_measure("time_s"), show=show_seconds, unit="s"),
@@ -65,10 +66,23 @@ def flip_lines(result: Result) -> list[str]:
     return [f"from {flip['value']:,} B on: {flip['to']}, before {flip['from']}" for flip in result.flips]
 
 
+def _shown(result: Result) -> list[Any]:
+    """All algorithms of one group; of several axes the fastest of each."""
+    if len(result.body["merges"]) == 1:
+        return list(result.candidates)
+    found: list[Any] = []
+    for merge in result.body["merges"]:
+        found += [item for item in result.candidates if item.measures["axis"] == merge["axis"]][:_OF_AN_AXIS]
+    return found
+
+
 def draw_collective(console: Console, result: Result) -> None:
     """Algorithms, and where they were asked for links."""
     console.print(f"\n{result.body['fabric']}")
-    draw_columns(console, ALGORITHM_COLUMNS, result.candidates)
+    shown = _shown(result)
+    draw_columns(console, ALGORITHM_COLUMNS, shown)
+    if len(shown) < len(result.candidates):
+        console.print(f"{len(result.candidates) - len(shown)} more algorithms: --format json lists them all")
     for columns, rows in ((PORT_COLUMNS, port_rows(result.body)), (CROSSING_COLUMNS, crossing_rows(result.body))):
         if rows:
             console.print()

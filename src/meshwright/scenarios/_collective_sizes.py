@@ -61,11 +61,19 @@ def fastest(times: Times, size: int) -> str:
 
 
 def _between(times: Times, small: int, below: str, large: int, above: str) -> list[Crossover]:
-    """Changes between two sizes, by halving."""
+    """Changes between two sizes, by halving: of the two winners alone, and again where a third comes between."""
     if below == above:
         return []
-    if large - small == 1:
-        return [Crossover(size_bytes=large, below=below, above=above)]
-    middle = (small + large) // 2
-    winner = fastest(times, middle)
-    return _between(times, small, below, middle, winner) + _between(times, middle, winner, large, above)
+    size = _meeting({name: times[name] for name in (below, above)}, small, large, above)
+    before, after = fastest(times, size - 1), fastest(times, size)
+    found = [] if size - 1 == small else _between(times, small, below, size - 1, before)
+    found += [Crossover(size_bytes=size, below=before, above=after)] if before != after else []
+    return found + ([] if size == large else _between(times, size, after, large, above))
+
+
+def _meeting(times: Times, small: int, large: int, above: str) -> int:
+    """A size from which on `above` is the faster one, as it is at `large`, and is not just below."""
+    while large - small > 1:
+        middle = (small + large) // 2
+        small, large = (small, middle) if fastest(times, middle) == above else (middle, large)
+    return large

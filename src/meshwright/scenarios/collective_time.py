@@ -22,7 +22,7 @@ from meshwright.layout.mesh import groups as mesh_groups
 from meshwright.scenarios._collective_depths import BASIS, DEPTHS, DepthName, Timed
 from meshwright.scenarios._collective_ports import busiest_link, crossings, link_name, ports
 from meshwright.scenarios._collective_programs import Placed, placed
-from meshwright.scenarios._collective_sizes import Times, crossovers, curves
+from meshwright.scenarios._collective_sizes import Crossover, Times, crossovers, curves
 from meshwright.scenarios._shared import stated_system
 from meshwright.workload.traffic import Background
 
@@ -100,10 +100,10 @@ def collective_time(
     merges = [_merge(axis, members, names, options, fabric) for axis, members in _axes(options, fabric, layout).items()]
     candidates = [item for merge in merges for item in _candidates(merge, options, alone=layout is None)]
     best = next((item for item in candidates if item.fits), None) if layout is None else None
-    times = _times(merges[0], options) if layout is None else {}
+    changes = crossovers(_times(merges[0], options)) if layout is None else ()
     return Result(
         command="collective time",
-        verdict=_verdict(options, merges, candidates, times),
+        verdict=_verdict(options, merges, candidates, changes),
         inputs={
             "model": None,
             "system": None if system is None else stated_system(system),
@@ -113,7 +113,7 @@ def collective_time(
         },
         best=best,
         candidates=tuple(candidates),
-        flips=_flips(times),
+        flips=_flips(changes),
         notes=_notes(options, merges, layout),
         not_modelled=_NOT_MODELLED,
         sources=(*(() if system is None else system.facts.sources), _CHAPTER),
@@ -303,17 +303,19 @@ def _told(merge: _Merge, options: CollectiveOptions, system: System | None) -> d
     return told | {"ports": ports(item, timed.link_bytes, system), "crossings": crossings(item)}
 
 
-def _flips(times: Times) -> tuple[Mapping[str, Any], ...]:
+def _flips(changes: tuple[Crossover, ...]) -> tuple[Mapping[str, Any], ...]:
     return tuple(
         {"parameter": "bytes", "value": item.size_bytes, "unit": "B", "from": item.below, "to": item.above}
-        for item in crossovers(times)
+        for item in changes
     )
 
 
-def _verdict(options: CollectiveOptions, merges: list[_Merge], candidates: list[Candidate], times: Times) -> Verdict:
+def _verdict(
+    options: CollectiveOptions, merges: list[_Merge], candidates: list[Candidate], changes: tuple[Crossover, ...]
+) -> Verdict:
     ran = [merge for merge in merges if merge.ran]
     told = [_sentence(merge, options, alone=len(merges) == 1 and merge.axis == _WHOLE) for merge in ran]
-    told += [f"{item.size_bytes:,} B: {item.below} to {item.above}" for item in crossovers(times)][:4]
+    told += [f"{item.size_bytes:,} B: {item.below} to {item.above}" for item in changes[:4]]
     refused = [item for item in candidates if not item.fits]
     if refused:
         told.append(f"refused: {', '.join(item.id for item in refused)}")

@@ -20,6 +20,7 @@ from meshwright.sim.max_min import solver
 if TYPE_CHECKING:
     from meshwright.base.numbers import Bools, Floats, Ints
     from meshwright.sim.flow_classes import Classes
+    from meshwright.sim.max_min import Solver
 
 SAME_MOMENT: Final = 1e-11
 """Events closer than this part of the time so far happen at once; so close do sums of doubles agree."""
@@ -46,20 +47,39 @@ class Events:
 def flow_events(classes: Classes, *, forward: bool = True, compiled: bool | None = None) -> Events:
     """Run all programs to their end. forward: whether repetitions that repeat their state are skipped.
 
-    Raises COL031 when rates change more often than can be worked out.
+    compiled: as of `max_min.solver`. Raises COL031 when rates change more often than can be worked out.
     """
-    run = _Run(classes, compiled=compiled)
-    run.start()
-    while run.open:
-        run.to_next_moment()
-        run.happen()
-        if forward:
-            run.put_forward()
-    return Events(end_s=np.array(run.end_s), moved_bytes=run.carried, moments=run.moments)
+    return ready(classes, compiled=compiled).run(classes.sends.size_bytes, forward=forward)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ready:
+    """What no run changes: who sends what step by step, and how rates follow from the flows that move."""
+
+    classes: Classes
+    visits: Visits
+    rates: Solver
+
+    def run(self, size_bytes: Floats, *, forward: bool = True) -> Events:
+        """One run, with so many bytes a send. Raises COL031."""
+        run = _Run(self, size_bytes)
+        run.start()
+        while run.open:
+            run.to_next_moment()
+            run.happen()
+            if forward:
+                run.put_forward()
+        return Events(end_s=np.array(run.end_s), moved_bytes=run.carried, moments=run.moments)
+
+
+def ready(classes: Classes, *, compiled: bool | None = None) -> Ready:
+    """Before the first run."""
+    rates = _remembered(solver(classes.crossings, compiled=compiled))
+    return Ready(classes=classes, visits=_visits(classes), rates=rates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Visits:
+class Visits:
     """What each participant does, step by step: its visits are first[p] to first[p + 1] - 1.
 
     sends: those of a visit.   times: its repetitions.   step: which.
@@ -71,7 +91,7 @@ class _Visits:
     step: list[int]
 
 
-def _visits(classes: Classes) -> _Visits:
+def _visits(classes: Classes) -> Visits:
     sends = classes.sends
     count, participants = len(sends.kind), len(sends.participant_kind)
     owned = np.flatnonzero(sends.sender >= 0)
@@ -82,7 +102,7 @@ def _visits(classes: Classes) -> _Visits:
     bounds = [*starts.tolist(), rows.shape[1]]
     flat = rows[2].tolist()
     assert not len(flat) or max(flat) < count, "sends that are"
-    return _Visits(
+    return Visits(
         first=np.searchsorted(rows[0][starts], np.arange(participants + 1)).tolist(),
         sends=[flat[bounds[place] : bounds[place + 1]] for place in range(len(starts))],
         times=sends.times[rows[2][starts]].tolist(),
@@ -107,14 +127,14 @@ class _Snapshot:
 class _Run:
     """The state of all classes; one of each kind stands for all of its kind."""
 
-    def __init__(self, classes: Classes, *, compiled: bool | None) -> None:
-        sends = classes.sends
+    def __init__(self, of: Ready, size_bytes: Floats) -> None:
+        classes, sends = of.classes, of.classes.sends
         count = len(sends.kind)
         self.classes = classes
-        self.visits = _visits(classes)
-        self.rates = _remembered(solver(classes.crossings, compiled=compiled))
+        self.visits = of.visits
+        self.rates = of.rates
         self.crossed = np.diff(classes.crossings.first)
-        self.size = sends.size_bytes
+        self.size = size_bytes
         self.latency = sends.latency_s.tolist()
         self.ends = list(zip(sends.sender.tolist(), sends.receiver.tolist(), strict=True))
         self.quick = ((self.crossed == 0) | (self.size == 0)).tolist()
@@ -309,7 +329,7 @@ def _close(one: Floats, other: Floats, scale: Any) -> bool:
     return bool((apart <= SAME_STATE * np.broadcast_to(scale, one.shape)[known]).all())
 
 
-def _remembered(rates: Any) -> Any:
+def _remembered(rates: Solver) -> Solver:
     """Rates by the flows that move: rounds of one step ask for the same ones again and again."""
     known: dict[bytes, Floats] = {}
 

@@ -9,13 +9,13 @@ own work (launches, reductions).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.sim.flow_classes import Classes, flow_classes
-from meshwright.sim.flow_events import Events, flow_events
+from meshwright.sim.flow_events import Events, Ready, ready
 from meshwright.workload.traffic import NO_BACKGROUND, Background, Sends, Traffic, owners_of, sends_of
 
 if TYPE_CHECKING:
@@ -45,19 +45,19 @@ class Flows:
 
     traffic: tuple[Traffic, ...]
     sends: Sends
-    classes: Classes
+    ready: Ready
 
     def run(self, times: float = 1.0) -> FlowTimes:
         """All programs to their end, with so many times their bytes. Raises COL031."""
-        own = self.classes.sends
-        sized = replace(own, size_bytes=np.where(own.sender >= 0, own.size_bytes * times, own.size_bytes))
-        events = flow_events(replace(self.classes, sends=sized))
+        classes = self.ready.classes
+        own = classes.sends
+        events = self.ready.run(np.where(own.sender >= 0, own.size_bytes * times, own.size_bytes))
         ends = np.full(len(self.traffic), -math.inf)
-        np.maximum.at(ends, owners_of(self.traffic), events.end_s[self.classes.of_participant])
+        np.maximum.at(ends, owners_of(self.traffic), events.end_s[classes.of_participant])
         starts = np.array([item.start_s for item in self.traffic])
         return FlowTimes(
             end_s=tuple(np.where(np.isfinite(ends), ends, starts).tolist()),
-            link_bytes=_link_bytes(self.sends, self.classes, events),
+            link_bytes=_link_bytes(self.sends, classes, events),
             moments=events.moments,
             classes=len(own.kind),
             sends=len(self.sends.sender),
@@ -67,7 +67,7 @@ class Flows:
 def flows_of(fabric: Fabric, traffic: tuple[Traffic, ...], background: Background = NO_BACKGROUND) -> Flows:
     """Routes and classes of all sends. Raises COL030."""
     sends = sends_of(fabric, traffic, background)
-    return Flows(traffic=traffic, sends=sends, classes=flow_classes(sends))
+    return Flows(traffic=traffic, sends=sends, ready=ready(flow_classes(sends)))
 
 
 def run_flows(fabric: Fabric, traffic: tuple[Traffic, ...], background: Background = NO_BACKGROUND) -> FlowTimes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.errors import CollectiveError
+from meshwright.system.graph import Routes
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
@@ -81,6 +82,12 @@ class Sends:
     capacity_bytes_per_s: Floats
     participant_kind: Ints
     participant_start_s: Floats
+
+    def routes(self, rows: Ints) -> Routes:
+        """The paths of some sends."""
+        counts = np.diff(self.first)[rows]
+        first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        return Routes(first=first, links=self.link[spans(self.first[rows], counts)])
 
 
 def spans(first: Ints, count: Ints) -> Ints:

@@ -12,7 +12,7 @@ from meshwright.base.errors import FileError
 from meshwright.base.parse import build
 from meshwright.cli.nouns import fixed_of, system_of
 from meshwright.cli.options import Output, layout_option, output_options, set_option, split_settings, system_options
-from meshwright.cli.show import show, write_file
+from meshwright.cli.show import check_files, show, write_file
 from meshwright.layout.layout import Layout
 from meshwright.scenarios.collective_time import CollectiveOptions, collective_curves, collective_time
 from meshwright.system.fabric import is_topology, read_topology, system_fabric
@@ -59,6 +59,7 @@ def time(  # noqa: PLR0917 - options arrive by name
     **given: Any,
 ) -> int:
     """How long OP takes by every algorithm on a system or a topology (torus:8x8x8), and where another is faster."""
+    check_files(svg, output.file)
     if svg is not None and layout:
         raise FileError(36, "--svg draws one group", "leave --layout out")
     changes = split_settings(settings, ("system", "layout"))

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from meshwright.base.errors import FileError
 from meshwright.base.parse import build
 from meshwright.cli.options import Output, output_options
-from meshwright.cli.show import show, write_file
+from meshwright.cli.show import check_files, show, write_file
 from meshwright.scenarios.schedule import ScheduleOptions, schedule, simulated
 
 if TYPE_CHECKING:
@@ -84,22 +83,13 @@ def command(output: Output, trace: str | None, svg: str | None, **given: Any) ->
 
     The timeline is that of the chosen schedule, or of the fastest where none fits.
     """
-    _check_files(trace, svg, output.file)
+    check_files(trace, svg, output.file)
     given |= {"ties": given["ties"].replace("-", "_")}
     options = build(ScheduleOptions, given, "schedule")
     result = schedule(options)
     if trace is not None or svg is not None:
         _draw(result, options, trace, svg)
     return show(result, output)
-
-
-def _check_files(*names: str | None) -> None:
-    """No two answers in one file, of which the later would replace the earlier. Raises IO037."""
-    paths = [Path(name) for name in names if name is not None]
-    files = [path.resolve() for path in paths if path.is_file() or not path.exists()]
-    for path in files:
-        if files.count(path) > 1:
-            raise FileError(37, f"two answers are to be written to {path.name}", "give each a file of its own")
 
 
 def _draw(result: Result, options: ScheduleOptions, trace: str | None, svg: str | None) -> None:
