@@ -27,7 +27,7 @@ SAME_MOMENT: Final = 1e-11
 SAME_STATE: Final = 1e-9
 """A repetition is as the one before when all it leaves differs by less than this part of what a repetition takes."""
 MOST_WORK: Final = 400_000_000
-"""Crossings read over all changes of rates: minutes of work (docs/collectives.md)."""
+"""Crossings read over all changes of rates: minutes of work (docs/collective-speed.md)."""
 _LEAST_REPEATS: Final = 4
 _KEPT_RATES: Final = 4096
 

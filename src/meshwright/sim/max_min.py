@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     Solver = Callable[[Ints], Floats]
 
 LOG: Final = logging.getLogger(__name__)
-COMPILED_FROM: Final = 50_000
-"""Crossings from which loading numba is repaid; below it the same function runs as it is (docs/collectives.md)."""
+COMPILED_FROM: Final = 10_000
+"""Crossings from which loading numba is repaid; below it the same function runs as it is (docs/collective-speed.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from xml.etree import ElementTree as ET
 
 import pytest
 
 from meshwright.base.errors import CollectiveError
 from meshwright.cost.collectives import COLLECTIVES
 from meshwright.layout.layout import Layout
-from meshwright.output.curves_svg import as_curves
 from meshwright.scenarios._collective_sizes import crossovers
 from meshwright.scenarios.collective_time import Beside, CollectiveOptions, collective_curves, collective_time
 from meshwright.system.fabric import read_topology, system_fabric
@@ -183,12 +181,12 @@ def test_crossovers_are_found_to_the_byte_and_between_powers_of_two():
     assert second.size_bytes == pytest.approx(4000 / 0.099, abs=1)
 
 
-def test_the_picture_has_a_curve_an_algorithm_and_a_ring_a_crossover():
-    options = CollectiveOptions(operation="all_reduce", on="hgx-h100", size=2**20)
-    drawn = collective_curves(options, system_fabric(read_system("hgx-h100")))
-    root = ET.fromstring(as_curves("a < b", drawn["curves"], drawn["crossovers"], 2**20))  # noqa: S314 - our own text
-    space = "{http://www.w3.org/2000/svg}"
-    classes = [item.get("class") for item in root.iter(f"{space}g")]
-    assert set(drawn["curves"]) < set(classes)
-    assert classes.count("crossover") == len(drawn["crossovers"]) > 0
-    assert classes.count("asked") == 1
+def test_curves_of_flows_pass_through_the_times_that_are_told():
+    options = CollectiveOptions(operation="all_reduce", on="hgx-h100", size=2**20, algorithm="ring,tree", depth="flows")
+    fabric = system_fabric(read_system("hgx-h100"))
+    drawn = collective_curves(options, fabric)
+    told = times(collective_time(options, fabric))
+    for name, curve in drawn["curves"].items():
+        (point,) = [point for point in curve if point.size_bytes == 2**20]
+        assert point.time_s == pytest.approx(told[name])
+    assert len(drawn["crossovers"]) == 1

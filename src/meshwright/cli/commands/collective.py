@@ -96,10 +96,15 @@ def _beside(text: str | None) -> list[dict[str, Any]]:
 
 
 def _draw(options: CollectiveOptions, fabric: Fabric, file: str) -> None:
-    from meshwright.output.curves_svg import as_curves  # noqa: PLC0415 - a form is loaded when it is asked for
+    from meshwright.output.curves_svg import Mark, as_curves  # noqa: PLC0415 - a form is loaded when it is asked for
 
     drawn = collective_curves(options, fabric)
     ranks = options.ranks or len(fabric.devices)
     title = f"{options.operation} over {ranks} ranks, {fabric.title}, by {options.depth}"
-    picture = as_curves(title, drawn["curves"], drawn["crossovers"], int(options.size))
+    curves = {name: [(point.size_bytes, point.time_s) for point in curve] for name, curve in drawn["curves"].items()}
+    marks = [Mark(at=int(options.size), told=f"asked: {options.size:,} B")]
+    for item in drawn["crossovers"]:
+        told = f"{item.size_bytes:,} B: {item.below} to {item.above}"
+        marks.append(Mark(at=item.size_bytes, told=told, curve=item.above))
+    picture = as_curves(title, "bytes", curves, marks)
     write_file(Path(file), picture.encode())
