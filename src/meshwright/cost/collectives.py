@@ -1,7 +1,7 @@
 """Groups and messages go in, as columns; seconds, algorithm, rounds and basis of the exchange come out.
 
-The closed form pays the slowest link of its group in every round (chapter "Supernodes", section 6.5.1, variant a):
-alpha-beta over the rounds that `workload.collectives` states for each registered algorithm.
+Alpha-beta over rounds: every registered algorithm is a program of sends (`workload.collectives`), whose rounds and
+bytes on links inside a box and between boxes are counted (`coefficients`). No algorithm is written down here.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from meshwright.base.numbers import N, is_nan, where
 from meshwright.base.registry import Registry
 from meshwright.base.result import Basis
 from meshwright.base.traced import formula, stated, values
+from meshwright.cost.coefficients import coefficients
+from meshwright.cost.groups import lone_group
 from meshwright.system.calibrations import Measured, measured_time
 from meshwright.system.system import System
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
+    from meshwright.cost.coefficients import Coefficients
+    from meshwright.cost.groups import Group
 
 COLLECTIVES: Final = Registry(
     kind="collectives", package="meshwright.workload", folder="collectives", error=CollectiveError, number=1
@@ -28,6 +32,12 @@ COLLECTIVES: Final = Registry(
 AUTO: Final = "auto"
 MEASURED: Final = "measured"
 T = TypeVar("T")
+_SHARES: Final = {
+    "all_reduce": 2,
+    **dict.fromkeys(("reduce_scatter", "all_gather", "all_to_all"), 1),
+    **dict.fromkeys(("broadcast", "reduce", "send_recv"), 0),
+}
+"""How many (n - 1) n-ths; 0 where it is the whole message, however many ranks there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,16 +52,6 @@ class Coded(Generic[T]):
 
     def __len__(self) -> int:
         return len(self.codes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Group:
-    """Columns of one group a layout: ranks, boxes touched, and the slowest link between members."""
-
-    ranks: Ints
-    nodes: Ints
-    latency_s: Floats
-    bandwidth_bytes_per_s: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,13 +73,46 @@ def given_exchange(seconds: float, group: Group) -> Exchange:
     return replace(plain, basis=Coded(values=(Basis.ASSUMED,), codes=plain.basis.codes))
 
 
-@formula
-def rounds_s(rounds: Any, latency_s: N, round_bytes: N, bandwidth_bytes_per_s: N) -> N:
-    """Seconds of rounds that follow each other, each waiting for its own send: alpha + bytes / bandwidth a round.
+def program_s(algorithm: str, operation: str, group: Group, message_bytes: Any) -> Any:
+    """Seconds of an operation by a registered algorithm, NaN where it does not permit the group.
 
-    Source: chapter "Supernodes", equations 6-9 and 6-10. Leaves out start skew and contention.
+    message_bytes: as nccl-tests count them, of an all_gather or reduce_scatter the whole buffer, of an all_to_all what
+    a rank sends in all. Raises COL001 (name), COL010 (operation).
     """
-    return start_up_s(rounds, latency_s) + transfer_s(rounds, round_bytes, bandwidth_bytes_per_s)
+    return _seconds(coefficients(COLLECTIVES.module(algorithm), operation, group), group, message_bytes)
+
+
+def coefficients_of(algorithm: str, operation: str, ranks: int) -> Coefficients:
+    """Of one group of links that are all alike, a row. Raises COL001, COL010."""
+    return coefficients(COLLECTIVES.module(algorithm), operation, lone_group(ranks, 0.0, 1.0))
+
+
+def port_bytes(algorithm: str, operation: str, group: Group, message_bytes: Any) -> Any:
+    """Bytes of the busiest port of every round, added up: of a ring what each rank sends. Raises COL001, COL010."""
+    found = coefficients(COLLECTIVES.module(algorithm), operation, group)
+    return message_bytes / found.message_pieces * found.port_pieces
+
+
+def _seconds(found: Coefficients, group: Group, message_bytes: Any) -> Any:
+    near, far = group.near, group.far
+    sent = (message_bytes, found.message_pieces)
+    seconds = rounds_s(found.near_rounds, near.latency_s, *sent, found.near_pieces, near.bandwidth_bytes_per_s)
+    if any(boxes > 1 for _, boxes in group.shapes):
+        beyond = rounds_s(found.far_rounds, far.latency_s, *sent, found.far_pieces, far.bandwidth_bytes_per_s)
+        seconds = seconds + beyond
+    return seconds if found.permitted.all() else where(found.permitted, seconds, np.nan)
+
+
+@formula
+def rounds_s(  # noqa: PLR0917 - what rounds consist of
+    rounds: Any, latency_s: N, message_bytes: N, message_pieces: Any, pieces: Any, bandwidth_bytes_per_s: N
+) -> N:
+    """Seconds of rounds that follow each other, each waiting for its own sends: alpha each, and their bytes.
+
+    pieces: of the busiest port or NIC, added over the rounds; the message has `message_pieces`. Source: chapter
+    "Supernodes", equations 6-9 and 6-10. Leaves out start skew and contention.
+    """
+    return start_up_s(rounds, latency_s) + transfer_s(message_bytes, message_pieces, pieces, bandwidth_bytes_per_s)
 
 
 @formula
@@ -89,15 +122,40 @@ def start_up_s(rounds: Any, latency_s: N) -> N:
 
 
 @formula
-def transfer_s(rounds: Any, round_bytes: N, bandwidth_bytes_per_s: N) -> N:
+def transfer_s(message_bytes: N, message_pieces: Any, pieces: Any, bandwidth_bytes_per_s: N) -> N:
     """The part of `rounds_s` that latency does not change. Source: chapter "Supernodes", equations 6-9 and 6-10."""
-    return round_bytes / bandwidth_bytes_per_s * rounds
+    return message_bytes / message_pieces / bandwidth_bytes_per_s * pieces
 
 
 @formula
 def send_s(message_bytes: N, latency_s: N, bandwidth_bytes_per_s: N) -> N:
     """Seconds of one message between two ranks: one round. Source: chapter "Supernodes", equation 6-9."""
-    return rounds_s(1, latency_s, message_bytes, bandwidth_bytes_per_s)
+    return rounds_s(1, latency_s, message_bytes, 1, 1, bandwidth_bytes_per_s)
+
+
+@formula
+def algbw_bytes_per_s(message_bytes: N, time_s: N) -> N:
+    """The message over its time. Source: nccl-tests, doc/PERFORMANCE.md; chapter "Supernodes", section 6.4.3."""
+    return message_bytes / time_s
+
+
+@formula
+def busbw_bytes_per_s(algbw_bytes_per_s: N, factor: Any) -> N:
+    """Comparable between operations and numbers of ranks; no rate of a NIC. Source: nccl-tests, doc/PERFORMANCE.md."""
+    return algbw_bytes_per_s * factor
+
+
+def busbw_factor(operation: str, ranks: int) -> float:
+    """Of the message what some port must carry at least. Raises COL017 (an unknown operation, or no ranks).
+
+    Source: nccl-tests, doc/PERFORMANCE.md; chapter "Supernodes", section 6.4.3.
+    """
+    if ranks < 1:
+        raise CollectiveError(17, f"{operation} over {ranks} ranks", "give 1 or more")
+    if operation not in _SHARES:
+        raise CollectiveError(17, f"{operation!r} is no collective operation", suggest(operation, _SHARES))
+    others = _SHARES[operation]
+    return others * (ranks - 1) / ranks if others else 1.0
 
 
 def algorithms(operation: str) -> tuple[str, ...]:
@@ -113,16 +171,24 @@ def check_choice(choice: str) -> str:
     return choice
 
 
+def check_permitted(algorithm: str, operation: str, ranks: int) -> None:
+    """Nothing, where an algorithm takes a group. Raises COL001 (name), COL002 (ranks), COL010 (operation)."""
+    module = COLLECTIVES.module(algorithm)
+    if not module.permits(operation, ranks):
+        module.program(operation, ranks)  # which says why
+
+
 def all_reduce(choice: str, group: Group, message_bytes: Ints | int, system: System) -> Exchange:
     """The all_reduce of `message_bytes` (a column, or one number) over each row's group by the chosen algorithm.
 
-    `auto` takes the fastest registered one that permits the rank count; `measured` the archived time of the platform
-    (accelerator, link, boxes, ranks), and `auto` where there is none. A named algorithm that does not permit a rank
-    count leaves NaN seconds there, for the caller to exclude the row. Raises COL001 (unknown algorithm).
+    `auto` takes the fastest of the system's own (`all_reduce_algorithms`) that permits the rank count; `measured` the
+    archived time of the platform (accelerator, link, boxes, ranks), and `auto` where there is none. A named algorithm
+    that does not permit a group leaves NaN seconds there, for the caller to exclude the row. Raises COL001 (unknown
+    algorithm), COL010 (one without an all_reduce).
     """
     if choice not in {AUTO, MEASURED}:
         return _fastest((choice,), group, message_bytes)
-    fastest = _fastest(("ring", "tree"), group, message_bytes)
+    fastest = _fastest(system.all_reduce_algorithms, group, message_bytes)
     return fastest if choice == AUTO else _measured(fastest, group, message_bytes, system)
 
 
@@ -156,16 +222,8 @@ def _fastest(names: tuple[str, ...], group: Group, message_bytes: Ints | int) ->
 
 
 def _by_formula(name: str, group: Group, message_bytes: Ints | int) -> Exchange:
-    program = COLLECTIVES.module(name)
-    rounds = cast("Ints", program.rounds(group.ranks))
-    sent = cast("Floats", program.round_bytes(group.ranks, message_bytes * 1.0))
-    seconds = rounds_s(rounds, group.latency_s, sent, group.bandwidth_bytes_per_s)
-    return formula_exchange(where(_permitted(program, group.ranks), seconds, np.nan), name, rounds)
-
-
-def _permitted(program: Any, ranks: Any) -> Any:
-    sizes, place = np.unique(values(ranks), return_inverse=True)
-    return np.array([program.permits("all_reduce", int(size)) for size in sizes])[place]
+    found = coefficients(COLLECTIVES.module(name), "all_reduce", group)
+    return formula_exchange(_seconds(found, group, message_bytes * 1.0), name, found.rounds)
 
 
 def _measured(otherwise: Exchange, group: Group, message_bytes: Ints | int, system: System) -> Exchange:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from meshwright.base.numbers import maximum, minimum, where
+from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named
 from meshwright.cost import collectives
 from meshwright.cost.efficiency import DATASHEET, Efficiency
+from meshwright.cost.groups import group_along
 from meshwright.cost.roofline import compute_s, matmul_flops, read_s, roofline_s
 from meshwright.layout.ownership import fullest_sizes, local_elements, local_samples, product
-from meshwright.layout.placement import boundaries_outside, group_nodes, leaves_node
+from meshwright.layout.placement import boundaries_outside
 from meshwright.workload.attention import score_flops
 from meshwright.workload.feed_forward import expert_load
 from meshwright.workload.messages import Message, messages
@@ -94,20 +95,6 @@ def estimate_step(model: Model, system: System, layouts: Layouts, batch: Batch, 
     merged = named(merged, "exchange_s")
     total = named(local + merged, "step_s", _SOURCE)
     return Step(work=work, exchanges=exchanges, local_s=local, exchange_s=merged, total_s=total)
-
-
-def group_along(system: System, layouts: Layouts, axis: str, efficiency: Efficiency) -> collectives.Group:
-    """The groups along an axis, with the slowest link between members of any of them."""
-    outside = leaves_node(layouts, axis, system.devices_per_node)
-    slowest: Any = minimum(system.scale_up.bandwidth, system.nic_bandwidth)
-    longest: Any = maximum(system.scale_up.latency, system.nic_latency)
-    near: Any = system.scale_up
-    return collectives.Group(
-        ranks=layouts.degree(axis),
-        nodes=group_nodes(layouts, axis, system.devices_per_node),
-        latency_s=where(outside, longest, near.latency),
-        bandwidth_bytes_per_s=where(outside, slowest, near.bandwidth) * efficiency.link,
-    )
 
 
 def read_bytes(step: Step) -> Floats:
@@ -230,7 +217,7 @@ def _exchange(
     sent: Any = message.per_row_bytes * rows
     if message.boundary:
         return _boundaries(system, layouts, sent * 1.0, assumptions.efficiency)
-    group = group_along(system, layouts, message.axis, assumptions.efficiency)
+    group = group_along(system, layouts, message.axis, "own", assumptions.efficiency.link)
     if assumptions.all_reduce_s is not None:
         return collectives.given_exchange(assumptions.all_reduce_s, group)
     return collectives.all_reduce(assumptions.all_reduce, group, sent, system)

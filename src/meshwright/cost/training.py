@@ -26,8 +26,9 @@ from meshwright.workload.slots import Work, read_schedule
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
+    from meshwright.cost.groups import Nic
     from meshwright.cost.pipelines import Pipelines
-    from meshwright.cost.training_exchange import LayerExchange, Nic, StateExchange
+    from meshwright.cost.training_exchange import LayerExchange, StateExchange
     from meshwright.cost.training_state import StateColumns
     from meshwright.cost.training_work import EfficiencyKind, TrainingWork
     from meshwright.job.train import TrainJob

@@ -1,19 +1,20 @@
 """Columns of layouts go in; seconds of the exchanges of training come out: in a layer, and of weights and gradients.
 
-A ring or an all_to_all pays its slowest link in every round. A group that reaches over several boxes shares their NICs
-with the other groups of the same boxes: with as many NICs as devices a box-wide ring may spread over all of them.
+Rounds and bytes are those of the registered programs. A group that reaches over several boxes shares their NICs with
+the other groups of the same boxes: with as many NICs as devices a box-wide ring may spread over all of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meshwright.base.numbers import maximum, minimum, where
 from meshwright.base.traced import named
-from meshwright.cost.collectives import Group, all_reduce, rounds_s, send_s
+from meshwright.cost.collectives import all_reduce, port_bytes, program_s, send_s
+from meshwright.cost.groups import group_along, group_of, rates
 from meshwright.cost.kept import gathered, gradient_buffers, updated
 from meshwright.cost.pipelines import added
 from meshwright.layout.ownership import fullest_sizes, product, shard_group_size
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from meshwright.base.numbers import Floats, Ints
+    from meshwright.cost.groups import Group, Nic
     from meshwright.cost.kept import Kept
     from meshwright.cost.training_work import TrainingWork
     from meshwright.job.recipe import Recipe
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from meshwright.model.tensors import Tensor
     from meshwright.system.system import System
     from meshwright.workload.training_messages import TrainingMessage
-
-Nic: TypeAlias = Literal["own", "shared"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,39 +66,6 @@ class StateExchange:
     spread_bytes: Floats
 
 
-def training_group(system: System, layouts: Layouts, axis: str, nic: Nic) -> Group:
-    """The groups along an axis, with the slowest link that a ring over any of them takes.
-
-    nic: `own` shares the NICs of a box evenly among its devices; `shared` gives all of them one. Source: chapter
-    "Training systems", sections 10.3.3 and 10.6.2.
-    """
-    per_node = system.devices_per_node
-    outside = leaves_node(layouts, axis, per_node)
-    nodes = group_nodes(layouts, axis, per_node)
-    near: Any = system.scale_up
-    bandwidth: Any = near.bandwidth
-    if system.scale_out is not None and system.nics_per_node:
-        nics: Any = system.nics_per_node if nic == "own" else 1
-        far: Any = system.scale_out.bandwidth
-        members = layouts.degree(axis) / nodes
-        bandwidth = where(outside, minimum(near.bandwidth, far * nics * members / per_node), near.bandwidth)
-    latency: Any = maximum(near.latency, system.nic_latency)
-    return Group(
-        ranks=layouts.degree(axis),
-        nodes=nodes,
-        latency_s=where(outside, latency, near.latency),
-        bandwidth_bytes_per_s=where(outside, bandwidth, near.bandwidth),
-    )
-
-
-def ring_s(group: Group, message_bytes: Any) -> Any:
-    """Seconds of a ring all_gather or reduce_scatter of a message: n - 1 rounds of an n-th each.
-
-    Also those of an even all_to_all of what a rank sends. Source: chapter "Supernodes", equation 6-9, half of it.
-    """
-    return rounds_s(group.ranks - 1, group.latency_s, message_bytes / group.ranks, group.bandwidth_bytes_per_s)
-
-
 def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exchanges run
     model: Model, system: System, layouts: Layouts, sequence: int, work: TrainingWork, nic: Nic
 ) -> LayerExchange:
@@ -106,7 +73,7 @@ def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exch
     shape = (len(layouts), len(model.kinds) + 2)
     forward: Any = np.zeros(shape)
     backward: Any = np.zeros(shape)
-    groups = {axis: training_group(system, layouts, axis, nic) for axis in ("tp", "cp")}
+    groups = {axis: group_along(system, layouts, axis, nic) for axis in ("tp", "cp")}
     for message in training_messages(model):
         place = {"first": shape[1] - 2, "last": shape[1] - 1}.get(str(message.place), message.place)
         assert isinstance(place, int)
@@ -142,22 +109,24 @@ def _message_s(  # noqa: PLR0917 - the nouns and a message
     none = np.zeros(1)
     if message.operation == "ring":
         group = groups["cp"]
-        seconds = rounds_s(degree - 1, group.latency_s, sent, group.bandwidth_bytes_per_s)
+        seconds = program_s("ring", "all_gather", group, sent * degree)
         return where(degree > 1, seconds, none)
     spread = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
     spread = spread | layouts.columns["sp"]
     if message.axis == "tp":
         group = groups["tp"]
-        whole, ring = all_reduce("auto", group, sent, system).seconds, ring_s(group, sent)
+        whole, ring = all_reduce("auto", group, sent, system).seconds, program_s("ring", "all_gather", group, sent)
         whole = where(layouts.columns["sp"], ring * 2, whole)
         if message.operation == "merge":
             whole = where(spread, where(layouts.columns["sp"], none, ring), whole)
         return where(degree > 1, whole, none)
     if message.axis == "ep":
-        seconds = _all_to_all_s(system, layouts, sent, nic)
+        group = group_of(degree, _expert_nodes(system, layouts), *rates(system, nic))
+        seconds = program_s("direct", "all_to_all", group, sent)
     else:  # etp lies innermost, as tp does
         inner = layouts.changed({"tp": layouts.degree("etp"), "cp": np.ones(len(layouts), dtype=np.int64)})
-        seconds = ring_s(training_group(system, inner, "tp", nic), sent * layouts.degree("etp")) * 2
+        group = group_along(system, inner, "tp", nic)
+        seconds = program_s("ring", "all_reduce", group, sent * layouts.degree("etp"))
     return where((degree > 1) & spread, seconds, none)
 
 
@@ -175,26 +144,6 @@ def message_bytes(model: Model, layouts: Layouts, sequence: int, message: Traini
     if message.axis != "tp":
         rows = rows / layouts.degree("tp")
     return rows * (message.row_elements * element)
-
-
-def _all_to_all_s(system: System, layouts: Layouts, sent_bytes: Any, nic: Nic) -> Any:
-    """Seconds of an even all_to_all over ep of what every rank sends.
-
-    Shares for the own box go over its link, the others over the NIC at the same time: the longer of the two, and the
-    start-up of one message to each. Source: chapter "Supernodes", section 6.4.4, for equal shares.
-    """
-    ranks: Any = layouts.degree("ep")
-    nodes: Any = _expert_nodes(system, layouts)
-    inside: Any = ranks / nodes
-    near: Any = system.scale_up
-    local = sent_bytes * ((inside - 1) / ranks) / near.bandwidth
-    if system.scale_out is None or not system.nics_per_node:
-        return local + near.latency * (ranks - 1)
-    nics: Any = system.nics_per_node if nic == "own" else 1
-    rate: Any = system.scale_out.bandwidth * minimum(nics / system.devices_per_node, 1.0)
-    beyond = sent_bytes * ((ranks - inside) / ranks) / rate
-    latency: Any = where(nodes > 1, maximum(near.latency, system.nic_latency), near.latency)
-    return maximum(local, beyond) + latency * (ranks - 1)
 
 
 def _expert_nodes(system: System, layouts: Layouts) -> Any:
@@ -234,8 +183,8 @@ def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recip
     Bytes are those of the list of what is kept: FSDP2 gathers a cast copy, and adapters alone have gradients. Source:
     chapter "Training systems", section 10.3.3.
     """
-    shard = training_group(system, joined(layouts, "dp_shard", "cp"), "dp_shard", nic)
-    copies = training_group(system, layouts, "dp_replicate", nic)
+    shard = group_along(system, joined(layouts, "dp_shard", "cp"), "dp_shard", nic)
+    copies = group_along(system, layouts, "dp_replicate", nic)
     experts = _expert_shard(model, layouts, shard)
     of_experts = _expert_copies(layouts, copies, experts)
     read, held, summed = (
@@ -245,15 +194,15 @@ def state_exchange(model: Model, system: System, layouts: Layouts, recipe: Recip
     ends = (_ends(system, layouts, nic), shard, _shared_ends(model, layouts, recipe))
     none = np.zeros(summed[0].shape)
     return StateExchange(
-        gather_s=_all(shard, read[0]) + _all(experts, read[1]),
-        refresh_s=_all(shard, held[0]) + _all(experts, held[1]),
-        reduce_s=_all(shard, summed[0]) + _all(experts, summed[1]),
-        spread_s=sum((_copies(*item) for item in spread), none),
-        ends_s=_copies(*ends)[:, -2],
-        gather_bytes=_sent(shard, read[0]) + _sent(experts, read[1]),
-        refresh_bytes=_sent(shard, held[0]) + _sent(experts, held[1]),
-        reduce_bytes=_sent(shard, summed[0]) + _sent(experts, summed[1]),
-        spread_bytes=sum((_sent(group, _piece(owners, size)) * 2 for group, owners, size in (*spread, ends)), none),
+        gather_s=_gather_s(shard, read[0]) + _gather_s(experts, read[1]),
+        refresh_s=_gather_s(shard, held[0]) + _gather_s(experts, held[1]),
+        reduce_s=_ring_s("reduce_scatter", shard, summed[0]) + _ring_s("reduce_scatter", experts, summed[1]),
+        spread_s=sum((_spread_s(*item) for item in spread), none),
+        ends_s=_spread_s(*ends)[:, -2],
+        gather_bytes=_sent("all_gather", shard, read[0]) + _sent("all_gather", experts, read[1]),
+        refresh_bytes=_sent("all_gather", shard, held[0]) + _sent("all_gather", experts, held[1]),
+        reduce_bytes=_sent("reduce_scatter", shard, summed[0]) + _sent("reduce_scatter", experts, summed[1]),
+        spread_bytes=sum((_sent("all_reduce", each, _piece(own, size)) for each, own, size in (*spread, ends)), none),
     )
 
 
@@ -294,14 +243,8 @@ def _shared_ends(model: Model, layouts: Layouts, recipe: Recipe) -> Ints:
 
 def _ends(system: System, layouts: Layouts, nic: Nic) -> Group:
     """The first and the last rank of a pipeline, or the only one."""
-    line = training_group(system, layouts, "pp", nic)
-    far: Any = line.bandwidth_bytes_per_s
     outside = leaves_node(layouts, "pp", system.devices_per_node)
-    if system.scale_out is not None and system.nics_per_node:
-        nics: Any = system.nics_per_node if nic == "own" else 1
-        alone: Any = system.scale_out.bandwidth * nics / system.devices_per_node
-        far = where(outside, minimum(far, alone), far)
-    return replace(line, ranks=minimum(layouts.degree("pp"), 2), bandwidth_bytes_per_s=far)
+    return group_of(minimum(layouts.degree("pp"), 2), np.where(outside, 2, 1), *rates(system, nic))
 
 
 def _used(items: list[Kept], layouts: Layouts) -> Ints:
@@ -319,43 +262,40 @@ def _expert_shard(model: Model, layouts: Layouts, shard: Group) -> Group:
     """The group as the experts have it: what their own view leaves free of it."""
     weights = [tensor for kind in range(len(model.kinds)) for tensor in block_weights(model, kind)]
     routed = next(filter(_routed, weights), None)
-    return shard if routed is None else replace(shard, ranks=shard_group_size(routed, layouts))
+    return shard if routed is None else _of_as_many(shard, shard_group_size(routed, layouts))
 
 
 def _expert_copies(layouts: Layouts, copies: Group, experts: Group) -> Group:
     """The copies of an expert's shard."""
     spread = layouts.degree("ep") * layouts.degree("etp") * experts.ranks
     ranks = layouts.degree("tp") * layouts.degree("cp") * layouts.degree("dp_shard") * layouts.degree("dp_replicate")
-    return replace(copies, ranks=maximum(ranks // spread, 1))
+    return _of_as_many(copies, maximum(ranks // spread, 1))
 
 
-def _all(group: Group, size: Ints) -> Floats:
-    return _turned(ring_s(_column(group), size), group, size)
+def _of_as_many(group: Group, ranks: Ints) -> Group:
+    """Groups of so many ranks, spread as far as the given ones."""
+    return group_of(ranks, group.nodes, group.near, group.far)
 
 
-def _copies(group: Group, shard: Group, size: Ints) -> Floats:
-    """An all_reduce of a shard over its copies: twice a ring."""
-    return _turned(ring_s(_column(group), _piece(shard, size)) * 2, group, size)
+def _gather_s(group: Group, size: Ints) -> Floats:
+    return _ring_s("all_gather", group, size)
+
+
+def _spread_s(group: Group, shard: Group, size: Ints) -> Floats:
+    """An all_reduce of a shard over its copies."""
+    return _ring_s("all_reduce", group, _piece(shard, size))
+
+
+def _ring_s(operation: str, group: Group, size: Any) -> Any:
+    """Of every module; nothing where there is no group, or nothing to send."""
+    seconds = program_s("ring", operation, group.beside(), size)
+    return where((group.ranks[:, None] > 1) & (size > 0), seconds, np.zeros(1))
+
+
+def _sent(operation: str, group: Group, size: Any) -> Floats:
+    """What a rank of a ring sends."""
+    return port_bytes("ring", operation, group.beside(), size)
 
 
 def _piece(shard: Group, size: Ints) -> Any:
     return size / shard.ranks[:, None]
-
-
-def _sent(group: Group, size: Any) -> Floats:
-    """A rank of a ring sends all parts but one."""
-    return size * ((group.ranks - 1) / group.ranks)[:, None]
-
-
-def _turned(seconds: Any, group: Group, size: Ints) -> Any:
-    """Nothing where there is no group, or nothing to send."""
-    return where((group.ranks[:, None] > 1) & (size > 0), seconds, np.zeros(1))
-
-
-def _column(group: Group) -> Group:
-    """The group beside a dim of modules."""
-    links = (group.latency_s, group.bandwidth_bytes_per_s)
-    latency, bandwidth = (np.broadcast_to(item, len(group.ranks)) for item in links)
-    return replace(
-        group, ranks=group.ranks[:, None], latency_s=latency[:, None], bandwidth_bytes_per_s=bandwidth[:, None]
-    )

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from meshwright.base.errors import JobError
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds, Share
+from meshwright.cost.groups import Nic
 from meshwright.cost.memory_even import Shards
 from meshwright.cost.training import Prefetch, TrainingAssumptions
-from meshwright.cost.training_exchange import Nic
 from meshwright.cost.training_work import EfficiencyKind
 from meshwright.layout.layout import checked_fields
 

@@ -21,6 +21,8 @@ SYSTEMS: Final = Registry(
 )
 _TIMES: Final = re.compile(r"^(?P<name>.*?)\s*x\s*(?P<count>\d{1,9})$")
 _LINKS: Final = ("scale_up", "scale_out")
+AUTO_ALL_REDUCE: Final = ("ring", "tree")
+"""What a library chooses among, where nobody says otherwise."""
 _MOST_DEVICES: Final = 1_000_000
 _MOST_PRICE: Final = 1e12
 _MOST_MEMORY: Final = 2**60
@@ -64,8 +66,8 @@ class System:
 
     id: what `--on` takes.   scale_up: the link between devices of one box.   scale_out: the NIC between boxes.
     nics_per_node: how many there are; devices share them evenly.   peer_to_peer: False when devices of a box exchange
-    through host memory.   node_power: watts of a whole box at most.   device_price: of a device for an hour, in any one
-    currency.
+    through host memory.   all_reduce_algorithms: those that `auto` chooses among, by name.   node_power: watts of a
+    whole box at most.   device_price: of a device for an hour, in any one currency.
     """
 
     id: str
@@ -77,6 +79,7 @@ class System:
     scale_out: Link | None = None
     nics_per_node: int = 0
     peer_to_peer: bool = True
+    all_reduce_algorithms: tuple[str, ...] = AUTO_ALL_REDUCE
     fault_domains: Mapping[str, tuple[tuple[int, ...], ...]] = field(
         default_factory=dict[str, tuple[tuple[int, ...], ...]]
     )

@@ -15,9 +15,9 @@ import numpy as np
 
 from meshwright.base.errors import RunError
 from meshwright.base.units import BytesPerSecond, FlopsPerSecond, Seconds, TokenCount, Tokens
-from meshwright.cost.collectives import all_reduce
+from meshwright.cost.collectives import all_reduce, program_s
+from meshwright.cost.groups import group_along
 from meshwright.cost.training import step_of_parts, training_parts, turns, update_s
-from meshwright.cost.training_exchange import ring_s, training_group
 from meshwright.job.recipe import read_recipe
 from meshwright.job.train import TrainJob
 from meshwright.layout.axes import PIPELINE_OUTSIDE
@@ -321,7 +321,7 @@ def _sum_s(found: LocalCalibration, ranks: int, scale: str, size: int) -> float:
         return 0.0
     system = system_of(found, _line(found, "all_reduce", ranks), scale)
     layouts = replace(table([_group_layout(ranks)]), order=PIPELINE_OUTSIDE)
-    group = training_group(system, layouts, "dp_shard", "own")
+    group = group_along(system, layouts, "dp_shard", "own")
     return float(all_reduce("auto", group, size, system).seconds[0])
 
 
@@ -337,7 +337,7 @@ def _last_norm_s(found: LocalCalibration, run: RealRun, scale: str, micro_batche
         if layout.dp_shard == 1:
             return 0.0
         system = system_of(found, _line(found, operation, layout.dp_shard), scale)
-        return float(ring_s(training_group(system, layouts, "dp_shard", "own"), size)[0])
+        return float(program_s("ring", operation, group_along(system, layouts, "dp_shard", "own"), size)[0])
 
     gather, reduce = ring("all_gather"), ring("reduce_scatter") * found.reduce_scatter_rings
     spread = _sum_s(found, layout.dp_replicate, scale, size)

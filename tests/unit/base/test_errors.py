@@ -35,6 +35,7 @@ MEANING = {
     "COL014": "sizes of an uneven all_to_all that are no matrix of the ranks, or have no common unit",
     "COL015": "a program of sends that is wrong",
     "COL016": "a trace of too many ranks, or of a piece that does not exist",
+    "COL017": "a busbw of an unknown operation, or of no ranks",
     "COL030": "more sends than fit into memory",
     "COL031": "flows whose rates change too often",
     "COL032": "an operation that is none",

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from meshwright.base import registry
 from meshwright.base.errors import CollectiveError, SystemSpecError
 from meshwright.base.registry import Registry
-from meshwright.cost.collectives import COLLECTIVES, Group, all_reduce, check_choice
+from meshwright.cost.collectives import COLLECTIVES, all_reduce, check_choice, program_s
+from meshwright.cost.groups import lone_group
 from meshwright.system.accelerator import ACCELERATORS, read_accelerator
+from meshwright.system.system import read_system
+from meshwright.workload.execution import check_result
+
+BOX = read_system("hgx-h100")
 
 STRANGER = """\
 name = "Stranger"
@@ -27,24 +32,33 @@ title = "made up"
 place = "a test"
 read = "2026-11-29"
 """
-DIRECT = '''\
+NAIVE = '''\
 """Every rank sends its whole message to every other in one round."""
 
 import numpy as np
 
-OPERATION = "all_reduce"
+from meshwright.workload.programs import Program, Step
+
+OPERATIONS = ("all_reduce",)
 
 
-def permits(ranks):
-    return np.asarray(ranks) >= 1
+def permits(operation, ranks):
+    return operation in OPERATIONS and ranks >= 2
 
 
-def rounds(ranks):
-    return np.minimum(np.asarray(ranks) - 1, 1)
-
-
-def round_bytes(ranks, message_bytes):
-    return message_bytes * np.maximum(np.asarray(ranks) - 1, 1)
+def program(operation, ranks):
+    pairs = [(one, other) for one in range(ranks) for other in range(ranks) if one != other]
+    sender, receiver = np.array(pairs).T
+    step = Step(
+        sender=sender,
+        receiver=receiver,
+        pieces=np.ones_like(sender),
+        times=1,
+        carried=lambda _: np.zeros_like(sender),
+        reduce=True,
+    )
+    home = np.zeros(1, dtype=np.int64)
+    return Program(operation=operation, ranks=ranks, message_pieces=1, home=home, steps=(step,))
 '''
 
 
@@ -56,7 +70,7 @@ def install(tmp_path, monkeypatch):
     info.mkdir()
     (package / "__init__.py").write_text("")
     (package / "stranger.toml").write_text(STRANGER)
-    (package / "direct.py").write_text(DIRECT)
+    (package / "naive.py").write_text(NAIVE)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outsider\nVersion: 1.0\n")
 
     def with_entries(**entries: str) -> None:
@@ -77,15 +91,26 @@ def test_an_outsiders_data_file_is_listed_and_read(install):
     assert read_accelerator("stranger").memory == 10**10
 
 
-def test_an_outsiders_module_is_imported_when_its_name_is_asked_for_and_competes(install):
-    install(collectives__direct="outsider.direct")
-    assert "direct" in COLLECTIVES.names()
-    assert "outsider.direct" not in sys.modules
-    assert check_choice("direct") == "direct"
-    one = np.array([1])
-    group = Group(ranks=8 * one, nodes=one, latency_s=1e-6 * one, bandwidth_bytes_per_s=450e9 * one)
-    assert all_reduce("auto", group, 1000, "h100-sxm").algorithm[0] == "direct"
-    assert all_reduce("direct", group, 1000, "h100-sxm").rounds.tolist() == [1]
+def test_an_outsiders_module_is_imported_when_its_name_is_asked_for(install):
+    install(collectives__naive="outsider.naive")
+    assert "naive" in COLLECTIVES.names()
+    assert "outsider.naive" not in sys.modules
+    assert check_choice("naive") == "naive"
+    group = lone_group(8, 1e-6, 450e9)
+    assert all_reduce("naive", group, 1000, BOX).rounds.tolist() == [1]
+    assert program_s("naive", "all_reduce", group, 1000)[0] == pytest.approx(1e-6 + 7 * 1000 / 450e9)
+    check_result(COLLECTIVES.module("naive").program("all_reduce", 5))
+
+
+def test_an_outsiders_algorithm_changes_auto_only_where_the_system_names_it(install):
+    group = lone_group(8, 1e-6, 450e9)
+    before = all_reduce("auto", group, 1000, BOX)
+    install(collectives__naive="outsider.naive")
+    after = all_reduce("auto", group, 1000, BOX)
+    assert (after.seconds == before.seconds).all()
+    assert after.algorithm[0] == before.algorithm[0] == "tree"
+    named = replace(BOX, all_reduce_algorithms=("ring", "naive"))
+    assert all_reduce("auto", group, 1000, named).algorithm[0] == "naive"
 
 
 @pytest.mark.parametrize("package", ["outsider", "no_such_package"])
@@ -105,7 +130,7 @@ def test_an_outsider_whose_module_does_not_import_is_refused_by_name(install):
 
 def test_outsiders_of_another_kind_are_not_mixed_in(install):
     alone = ACCELERATORS.names()
-    install(other__thing="outsider", collectives__direct="outsider.direct")
+    install(other__thing="outsider", collectives__naive="outsider.naive")
     assert ACCELERATORS.names() == alone
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds
-from meshwright.cost.collectives import COLLECTIVES, start_up_s, transfer_s
+from meshwright.cost.collectives import coefficients_of, start_up_s, transfer_s
+from meshwright.system.system import AUTO_ALL_REDUCE
 from meshwright.verify.local.calibration import ExchangeLine, Figure, Overhead, Pair, RateLine, Row
 from meshwright.verify.local.spread import spread_of
 
@@ -85,24 +86,18 @@ def _fastest(programs: Floats, alpha: float, inverse: float) -> Floats:
 
 def _programs(operation: str, ranks: int, sizes: Floats, reduce_scatter_rings: int) -> Floats:
     """[algorithms, sizes, 2]: what alpha and what the inverse of the bandwidth are multiplied by."""
-    ring = COLLECTIVES.module("ring")
-    whole = float(ring.rounds(np.asarray(ranks)))
-    block = ring.round_bytes(np.asarray(ranks), sizes)
-    half = whole / 2  # an all_reduce is two rings, of reduce_scatter and of all_gather
-    if operation == "all_reduce":
-        modules = [COLLECTIVES.module(name) for name in ("ring", "tree")]
-        permitted = [module for module in modules if module.permits(operation, ranks)]
-        pairs = [
-            (float(module.rounds(np.asarray(ranks))), module.round_bytes(np.asarray(ranks), sizes))
-            for module in permitted
+    names = {"all_reduce": AUTO_ALL_REDUCE, "send_recv": ("send_recv",)}.get(operation, ("ring",))
+    times = reduce_scatter_rings if operation == "reduce_scatter" else 1
+    found = [coefficients_of(name, operation, ranks) for name in names]
+    one = np.ones(len(sizes))
+    return times * np.stack(
+        [
+            np.stack(
+                [start_up_s(each.rounds, one), transfer_s(sizes, each.message_pieces, each.near_pieces, one)], axis=1
+            )
+            for each in found
+            if each.permitted.all()
         ]
-    elif operation == "reduce_scatter":
-        pairs = [(half * reduce_scatter_rings, block)]
-    else:
-        pairs = [(1.0, sizes)] if operation == "send_recv" else [(half, block)]
-    ones = np.ones(len(sizes))
-    return np.stack(
-        [np.stack([start_up_s(rounds, ones), transfer_s(rounds, sent, ones)], axis=1) for rounds, sent in pairs]
     )
 
 

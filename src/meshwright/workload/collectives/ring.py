@@ -5,7 +5,7 @@ Source: chapter "Supernodes", section 6.4.2, equation 6-9.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -53,13 +53,3 @@ def program(operation: str, ranks: int, *, segments: int = SEGMENTS) -> Program:
         home=owners(ranks, segments, 0),
         steps=pipelined(edges, segments, stride=1),
     )
-
-
-def rounds(ranks: Any) -> Any:
-    """n - 1 rounds that reduce, n - 1 that gather."""
-    return 2 * (np.asarray(ranks) - 1)
-
-
-def round_bytes(ranks: Any, message_bytes: Any) -> Any:
-    """Each round a rank sends one block of the message cut into n."""
-    return message_bytes / ranks

@@ -5,11 +5,10 @@ Source: chapter "Supernodes", equation 6-10; the chapter defines it for powers o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from meshwright.base.numbers import doublings
 from meshwright.workload.collectives._shared import check, each, once, owners, power_of_two
 from meshwright.workload.programs import Program
 
@@ -43,13 +42,3 @@ def _round(ranks: int, distance: int, *, reduce: bool) -> Step:
     near = np.arange(0, ranks, 2 * distance)
     sender, receiver = (near + distance, near) if reduce else (near, near + distance)
     return once(sender, receiver, each(len(near), 1), lambda: np.zeros(len(near), dtype=np.int64), reduce=reduce)
-
-
-def rounds(ranks: Any) -> Any:
-    """log2(n) rounds towards the root, log2(n) away from it."""
-    return 2 * doublings(np.asarray(ranks))
-
-
-def round_bytes(ranks: Any, message_bytes: Any) -> Any:
-    """Each round an active rank sends the whole message."""
-    return message_bytes * np.ones(np.shape(ranks), dtype=np.int64)
