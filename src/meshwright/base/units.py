@@ -214,6 +214,11 @@ def show_seconds(value: float) -> str:
     return _show(value, steps, "s", by={"d": 86400.0, "h": 3600.0})
 
 
+def show_short(value: float) -> str:
+    """As `show_seconds`, and below a microsecond in nanoseconds: 200 ns."""
+    return f"{value * 1e9:.4g} ns" if 0 < abs(value) < 1e-6 else show_seconds(value)  # noqa: PLR2004 - a microsecond
+
+
 def show_rate(value: float) -> str:
     """Bytes per second for reading: 3.35 TB/s."""
     return f"{show_bytes(value)}/s"

@@ -22,6 +22,7 @@ _VERBS: Final = {
     "plan": ("plan", "Which layout to run: plan serve, plan train."),
     "schedule": ("schedule", "Which pipeline schedule fits, and is then the fastest."),
     "collective": ("collective", "How long a collective takes, and by which algorithm: collective time."),
+    "topology": ("topology", "What a network is made of, and what a collective puts on its links."),
     "checkpoint": ("checkpoint", "How often to save, and what a failure loses: checkpoint interval, timeline."),
     "calibrate": ("calibrate", "What this machine does, measured on its own processes: calibrate local."),
     "run": ("run", "Run a layout on real processes: run train."),

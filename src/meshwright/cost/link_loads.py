@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from meshwright.base.errors import SystemSpecError
+from meshwright.base.errors import SystemSpecError, suggest
 from meshwright.base.numbers import N
+from meshwright.cost.collectives import COLLECTIVES
 from meshwright.system.graph import NIC, SWITCH
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from meshwright.system.graph import Fabric, Routes
     from meshwright.workload.programs import Program, Step
 
+UNIFORM: Final = "all_to_all"
 Destinations = Literal["all", "others"]
 MOST_FLOWS: Final = 20_000_000
 _AT_ONCE: Final = 500_000
@@ -121,9 +123,31 @@ def _sent(step: Step, piece_bytes: float) -> Floats:
     return step.pieces.astype(np.float64) * piece_bytes
 
 
-def program_s(fabric: Fabric, rounds: tuple[RoundLoads, ...]) -> float:
-    """Seconds of all rounds, one after the other."""
-    return sum(item.times * round_s(fabric, item.loads) for item in rounds)
+def load_program(operation: str, algorithm: str, ranks: int) -> Program:
+    """The program of an algorithm. Raises COL001 (not registered), COL002 (ranks), SYS029 (no such operation)."""
+    module = COLLECTIVES.module(algorithm.replace("-", "_"))
+    if operation not in module.OPERATIONS:
+        raise SystemSpecError(29, f"{algorithm} has no {operation}", suggest(operation, module.OPERATIONS))
+    return module.program(operation, ranks)
+
+
+def placed(fabric: Fabric, program: Program) -> Ints:
+    """The vertex of each participant: ranks on devices in order, switches of the program on the last of the network.
+
+    Raises SYS029 for a program with more switches than the network has.
+    """
+    found = np.flatnonzero(fabric.kind == SWITCH)
+    if program.switches > len(found):
+        cause = f"the algorithm works in {program.switches} switches, and the network has {len(found)}"
+        raise SystemSpecError(29, cause, "take a network with switches, or another algorithm")
+    return np.concatenate([fabric.devices, found[len(found) - program.switches :]])
+
+
+def check_uniform(operation: str) -> None:
+    """Nothing, where an operation has a load without an algorithm. Raises SYS029."""
+    if operation != UNIFORM:
+        cause = f"--load {operation} without an algorithm"
+        raise SystemSpecError(29, cause, f"give --algorithm, or --load {UNIFORM} for uniform traffic")
 
 
 def all_to_all_loads(fabric: Fabric, sent_bytes: float, destinations: Destinations) -> Loads:

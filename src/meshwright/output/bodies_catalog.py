@@ -103,6 +103,16 @@ class ScheduleItem(TypedDict):
     sources: list[Source]
 
 
+class TopologyItem(TypedDict):
+    """A topology of the registry. example: a spec as one types it.   options: fields that a spec may set."""
+
+    id: Name
+    what: Name
+    example: Name
+    options: Name
+    sources: list[Source]
+
+
 class CatalogBody(TypedDict):
     """The entries of one kind."""
 
@@ -114,6 +124,7 @@ class CatalogBody(TypedDict):
         | list[CollectiveItem]
         | list[EngineItem]
         | list[ScheduleItem]
+        | list[TopologyItem]
     )
 
 

@@ -10,7 +10,8 @@ from meshwright.output.bodies import Amount, Count, Name
 class CollectiveMeasures(TypedDict):
     """One algorithm; null where it is refused.
 
-    start_up_s: the part that bytes do not change, null where flows overlap rounds.   bytes_per_rank: what the rank that
+    start_up_s: the part that bytes do not change, null where flows overlap rounds.   channels: parts of the message
+    that go round at once, each in an order of ranks of its own.   bytes_per_rank: what the rank that
     sends most sends.   busiest_link: the one that is busy for longest, and its bytes.   busiest_link_busy: the part of
     the time that these take on it.
     """
@@ -21,6 +22,7 @@ class CollectiveMeasures(TypedDict):
     start_up_s: Amount | None
     rounds: Count | None
     launches: Count | None
+    channels: Count | None
     bytes_per_rank: Amount | None
     busiest_link: str | None
     busiest_link_bytes: Amount | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from meshwright.base.units import show_bytes, show_rate, show_seconds
+from meshwright.base.units import show_bytes, show_rate, show_short
 from meshwright.output.columns import Column
 from meshwright.output.plan_tables import draw_columns
 
@@ -21,7 +21,7 @@ def _measure(name: str) -> Any:
 _OF_AN_AXIS: Final = 3
 ALGORITHM_COLUMNS: Final = (
     Column(name="algorithm", value=lambda item: item.id, side="left"),
-    Column(name="time", value=_measure("time_s"), show=show_seconds, unit="s"),
+    Column(name="time", value=_measure("time_s"), show=show_short, unit="s"),
     Column(name="rounds", value=_measure("rounds")),
     Column(name="sent by a rank", value=_measure("bytes_per_rank"), show=show_bytes, unit="B"),
     Column(name="algbw", value=_measure("algbw_bytes_per_s"), show=show_rate, unit="B/s"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TABLES: Final = ("items", "schedules", "changes", "answer", "saves", "intervals", "rows")
 """Blocks of a verb that are its table, when they hold rows."""
-_TABLE_OF: Final = {"run train": ("steps",), "verify parity": ("layouts",)}
+_TABLE_OF: Final = {"run train": ("steps",), "verify parity": ("layouts",), "topology": ("links",)}
 """Of verbs whose block is called as others call another."""
 
 

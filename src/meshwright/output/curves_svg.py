@@ -13,7 +13,7 @@ from html import escape
 from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
-from meshwright.base.units import show_seconds
+from meshwright.base.units import show_short
 
 _WIDTH: Final = 960.0
 _HEIGHT: Final = 560.0
@@ -96,7 +96,7 @@ def _grid(axes: _Axes) -> Iterator[str]:
     for power in range(round(axes.low), round(axes.high) + 1):
         y = axes.up(10.0**power)
         yield f'<line x1="{_LEFT:g}" y1="{y:.2f}" x2="{_WIDTH - _RIGHT:g}" y2="{y:.2f}" stroke="#e4e4e4"/>'
-        yield f'<text x="{_LEFT - 6:g}" y="{y + 4:.2f}" text-anchor="end">{show_seconds(10.0**power)}</text>'
+        yield f'<text x="{_LEFT - 6:g}" y="{y + 4:.2f}" text-anchor="end">{show_short(10.0**power)}</text>'
     yield f'<text x="{_LEFT:g}" y="{_HEIGHT - 12:g}">{_LABELS[axes.across]}</text>'
 
 

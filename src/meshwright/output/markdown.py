@@ -38,6 +38,7 @@ from meshwright.output.columns import (
 from meshwright.output.expressions import WHOLE, formulas, inputs
 from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS
 from meshwright.output.runs import PARITY_COLUMNS, STEP_COLUMNS
+from meshwright.output.topology_tables import ROUND_COLUMNS, link_columns
 from meshwright.output.training_tables import SYSTEM_COLUMNS, TRAINING_COLUMNS, calendar_rows, step_rows
 
 if TYPE_CHECKING:
@@ -162,6 +163,13 @@ def _intervals(_result: Result, body: dict[str, Any]) -> Iterator[str]:
         yield from _titled("The run, drawn", _drawn(DRAWN_COLUMNS, drawn))
 
 
+def _networks(result: Result, body: dict[str, Any]) -> Iterator[str]:
+    yield from _titled("Links", _drawn(link_columns(result), body.pop("links")))
+    rounds = body.pop("rounds")
+    if rounds:
+        yield from _titled("Rounds", _drawn(ROUND_COLUMNS, rounds))
+
+
 def _ran(_result: Result, body: dict[str, Any]) -> Iterator[str]:
     yield from _titled("Steps", _drawn(STEP_COLUMNS, body.pop("steps")))
 
@@ -186,6 +194,7 @@ _DRAWN: Final[Mapping[str, Callable[[Result, dict[str, Any]], Iterator[str]]]] =
     "inspect": _parts,
     "explain": _formulas,
     "schedule": _schedules,
+    "topology": _networks,
     "checkpoint interval": _intervals,
     "run train": _ran,
     "verify parity": _parity,

@@ -34,6 +34,7 @@ from meshwright.output import (
     bodies_local,
     bodies_runs,
     bodies_timelines,
+    bodies_topology,
     bodies_training,
     bodies_verify,
 )
@@ -77,6 +78,7 @@ COMMANDS: Final = (
     Command(name="plan train", body=bodies_training.TrainBody, given=_SERVING, candidate="TrainCandidate"),
     Command(name="explain", body=bodies.ExplainBody),
     Command(name="schedule", body=bodies_timelines.ScheduleBody),
+    Command(name="topology", body=bodies_topology.TopologyBody),
     Command(name="checkpoint interval", body=bodies_timelines.IntervalBody),
     Command(name="checkpoint timeline", body=bodies_timelines.SavesBody),
     Command(name="calibrate local", body=bodies_local.LocalBody),

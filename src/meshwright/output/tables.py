@@ -29,6 +29,7 @@ from meshwright.output.local_tables import draw_local
 from meshwright.output.plan_tables import draw_columns, draw_flips, draw_plan
 from meshwright.output.runs import PARITY_COLUMNS, STEP_COLUMNS, run_totals, shown_steps
 from meshwright.output.saves import SAVE_COLUMNS, save_bars, save_totals
+from meshwright.output.topology_tables import draw_topology
 from meshwright.output.training_tables import draw_training
 from meshwright.output.verify_tables import draw_verify
 
@@ -323,6 +324,7 @@ _DRAWN: Final[Mapping[str, Callable[[Console, Result], None]]] = {
     "plan serve": draw_plan,
     "plan train": draw_training,
     "schedule": _schedules,
+    "topology": draw_topology,
     "checkpoint interval": _intervals,
     "checkpoint timeline": _saves,
     "calibrate local": lambda console, result: draw_local(console, result.body),

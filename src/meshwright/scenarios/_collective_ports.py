@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.scenarios._topology_links import link_name
 from meshwright.system.graph import CPU, DEVICE, NIC, PCIE_SWITCH
 
 if TYPE_CHECKING:
@@ -99,11 +100,6 @@ def crossings(item: Placed) -> tuple[Crossing, ...]:
         Crossing(sender=_box(sender), receiver=_box(receiver), total_bytes=sum(moved), sends=len(moved))
         for (sender, receiver), moved in sorted(boxes.items())
     )
-
-
-def link_name(fabric: Fabric, link: int) -> str:
-    """Its two ends."""
-    return f"{fabric.name(int(fabric.sender[link]))} > {fabric.name(int(fabric.receiver[link]))}"
 
 
 def busiest_link(fabric: Fabric, link_bytes: Floats) -> int | None:

@@ -16,6 +16,7 @@ import numpy as np
 from meshwright.base.errors import CollectiveError
 from meshwright.cost.collectives import COLLECTIVES
 from meshwright.system.graph import SWITCH, Routes
+from meshwright.workload.channels import OPERATIONS, box_orders, in_channels
 from meshwright.workload.traffic import MOST_SENDS, Traffic, spans
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from meshwright.workload.programs import Program
 
 _ALL_PAIRS: Final = ("direct", "one_shot")
+_IN_CHANNELS: Final = ("ring", "bidirectional_ring", "tree", "double_binary_tree")
+"""What libraries lay in channels, so that all NICs of a box carry it; others reach every NIC by themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,25 +35,36 @@ class Placed:
 
     fabric: Fabric
     program: Program
+    channels: int
     traffic: tuple[Traffic, ...]
 
 
-def placed(name: str, operation: str, groups: tuple[Ints, ...], fabric: Fabric, message_bytes: float) -> Placed:
+def placed(  # noqa: PLR0917 - a program and its places
+    name: str,
+    operation: str,
+    groups: tuple[Ints, ...],
+    fabric: Fabric,
+    message_bytes: float,
+    channels: int | None,
+) -> Placed:
     """The program of an algorithm for groups of equally many devices (numbers of ranks of the fabric).
 
+    channels: of rings and trees over several boxes; None for one a rank of a box, 1 where boxes hold unequal parts.
     Raises COL001, COL002, COL010 (algorithm), COL030 (too many sends), COL033 (ranks not even over boxes), COL034 (no
-    switch that joins all ranks).
+    switch that joins all ranks), COL035 (channels).
     """
     module: Any = COLLECTIVES.module(name)
     ranks = len(groups[0])
     shape = _shape(name, module, groups, fabric)
+    orders = _orders(name, operation, groups, fabric, channels)
     program: Program = module.program(operation, ranks, **shape)
+    program = in_channels(program, orders) if len(orders) > 1 else program
     places = [fabric.devices[group] for group in groups]
     if program.switches:
         fabric, switch = _with_switches(fabric, places)
         places = [np.append(place, own) for place, own in zip(places, switch, strict=True)]
     traffic = tuple(Traffic(program=program, participants=place, message_bytes=message_bytes) for place in places)
-    return Placed(fabric=fabric, program=program, traffic=traffic)
+    return Placed(fabric=fabric, program=program, channels=max(1, len(orders)), traffic=traffic)
 
 
 def _shape(name: str, module: Any, groups: tuple[Ints, ...], fabric: Fabric) -> dict[str, Any]:
@@ -69,17 +83,37 @@ def _shape(name: str, module: Any, groups: tuple[Ints, ...], fabric: Fabric) -> 
     return found
 
 
+def _orders(
+    name: str, operation: str, groups: tuple[Ints, ...], fabric: Fabric, channels: int | None
+) -> tuple[Ints, ...]:
+    """Orders of the ranks, one a channel; none where the program runs as it is. Raises COL035."""
+    sizes = _box_sizes(groups, fabric)
+    ranks = len(groups[0])
+    most = sizes.pop() if len(sizes) == 1 else 1
+    if channels is not None and not 1 <= channels <= ranks:
+        raise CollectiveError(35, f"{channels} channels", f"give 1 to {ranks}, the ranks of a box at most")
+    if name not in _IN_CHANNELS or operation not in OPERATIONS or most == ranks:
+        return ()
+    return box_orders(ranks, most)[: channels or most]
+
+
 def _in_box(name: str, groups: tuple[Ints, ...], fabric: Fabric) -> int:
     """Ranks of a group that follow each other in one box: as many in every box of every group. Raises COL033."""
+    sizes = _box_sizes(groups, fabric)
+    if len(sizes) > 1:
+        many = ", ".join(map(str, sorted(sizes)))
+        raise CollectiveError(33, f"{name}: boxes hold {many} ranks of a group", "give every box as many ranks")
+    return sizes.pop()
+
+
+def _box_sizes(groups: tuple[Ints, ...], fabric: Fabric) -> set[int]:
+    """How many ranks of a group follow each other in a box, over all boxes and groups."""
     sizes: set[int] = set()
     for group in groups:
         box = fabric.box[fabric.devices[group]]
         starts = np.flatnonzero(np.diff(box, prepend=box[0] - 1) != 0)
         sizes |= set(np.diff(np.append(starts, len(box))).tolist())
-    if len(sizes) > 1:
-        many = ", ".join(map(str, sorted(sizes)))
-        raise CollectiveError(33, f"{name}: boxes hold {many} ranks of a group", "give every box as many ranks")
-    return sizes.pop()
+    return sizes
 
 
 # ------------------------------------------------------------------------------------------------------------- switches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.errors import FileError, suggest
@@ -11,6 +12,7 @@ from meshwright.model.model import parameter_bytes, parameter_counts
 from meshwright.model.reader import CATALOG, read_model
 from meshwright.system.accelerator import ACCELERATORS, read_accelerator
 from meshwright.system.engine import ENGINES, read_engine
+from meshwright.system.fabric import TOPOLOGIES
 from meshwright.system.link import LINKS, read_link
 from meshwright.system.system import SYSTEMS, read_system
 from meshwright.workload.slots import SCHEDULES, read_schedule
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from meshwright.system.facts import Facts
 
-KINDS: Final = ("models", "systems", "accelerators", "links", "collectives", "schedules", "engines")
+KINDS: Final = ("models", "systems", "accelerators", "links", "collectives", "schedules", "topologies", "engines")
 
 
 def catalog(kind: str) -> Result:
@@ -32,6 +34,7 @@ def catalog(kind: str) -> Result:
         "links": (LINKS.names(), _link),
         "collectives": (COLLECTIVES.names(), _collective),
         "schedules": (SCHEDULES.names(), _schedule),
+        "topologies": (TOPOLOGIES.names(), _topology),
         "engines": (ENGINES.names(), _engine),
     }
     if kind not in readers:
@@ -122,6 +125,12 @@ def _schedule(name: str) -> dict[str, Any]:
         "published": program.SOURCE,
         "sources": [],
     }
+
+
+def _topology(name: str) -> dict[str, Any]:
+    module = TOPOLOGIES.module(name)
+    options = ", ".join(item.name for item in fields(module.Spec))
+    return {"id": name, "what": module.TITLE, "example": module.EXAMPLE, "options": options, "sources": []}
 
 
 def _engine(name: str) -> dict[str, Any]:

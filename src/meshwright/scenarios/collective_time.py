@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.base.errors import CollectiveError, suggest
+from meshwright.base.errors import CollectiveError
 from meshwright.base.result import Candidate, Excluded, Result, Source, Verdict
-from meshwright.base.units import Bytes, BytesPerSecond, show_bytes, show_rate, show_seconds
-from meshwright.cost.bus_bandwidth import OPERATIONS, algbw_bytes_per_s, busbw_bytes_per_s, busbw_over_algbw
-from meshwright.cost.collectives import COLLECTIVES, algorithms
+from meshwright.base.units import Bytes, BytesPerSecond, show_bytes, show_rate, show_short
+from meshwright.cost.collectives import COLLECTIVES, algbw_bytes_per_s, algorithms, busbw_bytes_per_s, busbw_factor
 from meshwright.layout.axes import EXPERT_AXES, MESH_AXES
 from meshwright.layout.mesh import groups as mesh_groups
 from meshwright.scenarios._collective_depths import BASIS, DEPTHS, DepthName, Timed
-from meshwright.scenarios._collective_ports import busiest_link, crossings, link_name, ports
+from meshwright.scenarios._collective_ports import busiest_link, crossings, ports
 from meshwright.scenarios._collective_programs import Placed, placed
 from meshwright.scenarios._collective_sizes import Crossover, Times, crossovers, curves
 from meshwright.scenarios._shared import stated_system
+from meshwright.scenarios._topology_links import link_name
 from meshwright.workload.traffic import Background
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class CollectiveOptions:
 
     size: bytes of the message as nccl-tests counts them: all_gather and reduce_scatter the whole buffer, all_to_all
     what a rank sends in all, its own block included.   algorithm: names by comma, or all.   ports: whether links are
-    listed.
+    listed.   channels: in which rings and trees over several boxes are laid; None for one a rank of a box.
     """
 
     operation: str
@@ -74,6 +74,7 @@ class CollectiveOptions:
     algorithm: str = ALL
     depth: DepthName = "rounds"
     ports: bool = False
+    channels: int | None = None
     beside: tuple[Beside, ...] = ()
 
 
@@ -92,8 +93,8 @@ def collective_time(
 ) -> Result:
     """Every algorithm asked for, those that run first, the fastest first; with a layout, of every axis.
 
-    yes: at least one algorithm runs. Raises COL001 (algorithm), COL032 (operation), COL035 (ranks, bytes, or a layout
-    of a single rank), COL036 (other traffic), and for one algorithm alone what refuses it. Source: chapter
+    yes: at least one algorithm runs. Raises COL001 (algorithm), COL017 (operation), COL035 (ranks, bytes, channels, or
+    a layout of a single rank), COL036 (other traffic), and for one algorithm alone what refuses it. Source: chapter
     "Supernodes", sections 6.4 and 6.5.1.
     """
     names = _names(options)
@@ -135,9 +136,8 @@ def collective_curves(options: CollectiveOptions, fabric: Fabric) -> dict[str, A
 
 
 def _names(options: CollectiveOptions) -> tuple[str, ...]:
-    """The algorithms asked for. Raises COL032, COL001."""
-    if options.operation not in OPERATIONS:
-        raise CollectiveError(32, f"{options.operation!r} is not an operation", suggest(options.operation, OPERATIONS))
+    """The algorithms asked for. Raises COL017, COL001."""
+    busbw_factor(options.operation, _LEAST)
     if not 1 <= options.size <= _MOST_BYTES:
         raise CollectiveError(35, f"a message of {options.size} B", "give --bytes from 1B to 1PiB")
     if options.algorithm == ALL:
@@ -196,7 +196,7 @@ def _merge(
     beside = _background(options, fabric)
     for name in names:
         try:
-            item = placed(name, options.operation, members, fabric, float(options.size))
+            item = placed(name, options.operation, members, fabric, float(options.size), options.channels)
             ran[name] = item, DEPTHS[options.depth](item, beside)
         except CollectiveError as problem:
             if len(names) == 1:
@@ -233,6 +233,7 @@ _MEASURES: Final = (
     "start_up_s",
     "rounds",
     "launches",
+    "channels",
     "bytes_per_rank",
     "busiest_link",
     "busiest_link_bytes",
@@ -258,19 +259,19 @@ def _measures(item: Placed, timed: Timed, options: CollectiveOptions) -> dict[st
     link = busiest_link(item.fabric, timed.link_bytes)
     carried = 0.0 if link is None else float(timed.link_bytes[link])
     busy = 0.0 if link is None else carried / float(item.fabric.bandwidth_bytes_per_s[link]) / timed.time_s
-    share = busbw_over_algbw(options.operation, ranks)
-    size = float(options.size)
+    algbw = algbw_bytes_per_s(float(options.size), timed.time_s)
     values = (
         timed.time_s,
         timed.start_up_s,
         sum(step.times for step in program.steps),
         program.launches,
+        item.channels,
         _sent_bytes(item),
         None if link is None else link_name(item.fabric, link),
         carried,
         busy,
-        algbw_bytes_per_s(size, timed.time_s),
-        busbw_bytes_per_s(size, timed.time_s, share),
+        algbw,
+        busbw_bytes_per_s(algbw, busbw_factor(options.operation, ranks)),
     )
     return dict(zip(_MEASURES, values, strict=True))
 
@@ -324,11 +325,12 @@ def _verdict(
 
 def _sentence(merge: _Merge, options: CollectiveOptions, *, alone: bool) -> str:
     name, (_, timed) = next(iter(merge.ran.items()))
-    size, seconds = show_bytes(options.size), show_seconds(timed.time_s)
+    size, seconds = show_bytes(options.size), show_short(timed.time_s)
     if not alone:
         return f"{merge.axis} ({len(merge.groups)} groups of {len(merge.groups[0])}): {name}, {seconds}"
     ranks = len(merge.groups[0])
-    rate = busbw_bytes_per_s(float(options.size), timed.time_s, busbw_over_algbw(options.operation, ranks))
+    algbw = algbw_bytes_per_s(float(options.size), timed.time_s)
+    rate = busbw_bytes_per_s(algbw, busbw_factor(options.operation, ranks))
     return f"{name} is the fastest {options.operation} of {size} over {ranks} ranks: {seconds}, busbw {show_rate(rate)}"
 
 

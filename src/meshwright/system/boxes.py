@@ -278,20 +278,18 @@ def _router(of: _Boxes, first: Ints) -> Callable[[Ints, Ints], Routes]:
 
     def route(sender: Ints, receiver: Ints) -> Routes:
         source, target = np.asarray(sender), np.asarray(receiver)
-        last = of.boxes * of.inner
-        hosted = (source >= of.cpu) | (target >= of.cpu)
-        where = [
-            np.where(end < last, end // of.inner, (end - of.cpu) // max(1, of.host.cpus)) for end in (source, target)
-        ]
-        near = (where[0] == where[1]) & ~hosted
+        where = [_box_of(of, end) for end in (source, target)]
+        inside = (where[0] == where[1]) & (where[0] >= 0)
+        hosted = _is_cpu(of, source) | _is_cpu(of, target)
         if of.host.staged:
-            hosted |= near & (source != target)
-        if np.any(hosted & (where[0] != where[1])):
-            raise SystemSpecError(28, "a route through host memory from box to box", "stage within a box")
-        kinds = (hosted, near & ~hosted, ~near & ~hosted)
-        ways = (_through_host, _within, _between)
+            hosted |= inside & (source != target)
+        far = ~inside & ~hosted
+        ends = np.concatenate([source[far], target[far]])
+        refused = hosted & ~inside
+        if np.any(refused) or np.any((ends >= of.boxes * of.inner) & (ends < of.above)):
+            raise SystemSpecError(28, "a route that leaves a box from a CPU or a switch of it", "stage within a box")
         parts: list[tuple[Ints, Routes]] = []
-        for taken, way in zip(kinds, ways, strict=True):
+        for taken, way in ((hosted, _through_host), (inside & ~hosted, _within), (far, _between)):
             rows = np.flatnonzero(taken)
             if len(rows):
                 parts.append((rows, way(of, first, source[rows], target[rows])))
@@ -300,35 +298,59 @@ def _router(of: _Boxes, first: Ints) -> Callable[[Ints, Ints], Routes]:
     return route
 
 
+def _is_cpu(of: _Boxes, end: Ints) -> Bools:
+    return (end >= of.cpu) & (end < of.above)
+
+
+def _box_of(of: _Boxes, end: Ints) -> Ints:
+    """The box of devices, of switches of their own network, and of CPUs; -1 of what stands between boxes."""
+    switch = (end - of.boxes * of.inner) // max(1, of.box_others)
+    found = np.where(end < of.boxes * of.inner, end // of.inner, np.where(end < of.pcie, switch, -1))
+    return np.where(_is_cpu(of, end), (end - of.cpu) // max(1, of.host.cpus), found)
+
+
 def _within(of: _Boxes, first: Ints, source: Ints, target: Ints) -> Routes:
     """Over the box's own network."""
     if of.host.staged:  # to itself
         return by_columns(np.full(len(source), NONE, dtype=np.int64))
-    own = of.box.route(source % of.inner, target % of.inner)
-    return moved(own, int(first[0]) + source // of.inner * of.box_links)
+    last = of.boxes * of.inner
+    ends = [
+        np.where(end < last, end % of.inner, of.inner + (end - last) % max(1, of.box_others))
+        for end in (source, target)
+    ]
+    return moved(of.box.route(*ends), int(first[0]) + _box_of(of, source) * of.box_links)
 
 
 def _between(of: _Boxes, first: Ints, source: Ints, target: Ints) -> Routes:
-    """From NIC to NIC; where devices relay, from the device that owns the receiver's NIC number."""
+    """From NIC to NIC, or a switch between boxes; where devices relay, from the one with the receiver's NIC number."""
     network = of.network
     assert network is not None, "boxes are joined by a network"
+    nics = of.boxes * of.host.nics
     start = source
     parts: list[Routes] = []
     if of.relay:
-        other = of.device_nic(target) % of.host.nics + source // of.inner * of.host.nics
-        start = np.where(of.device_nic(source) == other, source, of.nic_owner(other))
-        parts.append(
-            scattered(
-                len(source),
-                [(rows, _near(of, first, source[rows], start[rows])) for rows in (np.flatnonzero(start != source),)],
-            )
-        )
-    nics = of.device_nic(start), of.device_nic(target)
-    out = by_columns(int(first[1]) + 2 * start, int(first[2]) + 2 * nics[0])
-    back = by_columns(int(first[2]) + 2 * nics[1] + 1, int(first[1]) + 2 * target + 1)
-    across = network.route(nics[0], nics[1])
-    parts += [out, moved(across, np.full(len(source), int(first[5]))), back]
-    return chained(*parts)
+        start = _relay(of, source, target)
+        rows = np.flatnonzero(start != source)
+        parts.append(scattered(len(source), [(rows, _near(of, first, source[rows], start[rows]))]))
+    inner = [end < of.above for end in (start, target)]
+    device = [np.where(own, end, 0) for own, end in zip(inner, (start, target), strict=True)]
+    nic = [of.device_nic(own) for own in device]
+    ends = [
+        np.where(own, card, nics + end - of.above) for own, card, end in zip(inner, nic, (start, target), strict=True)
+    ]
+    out = [np.where(inner[0], first[1] + 2 * device[0], NONE), np.where(inner[0], first[2] + 2 * nic[0], NONE)]
+    back = [np.where(inner[1], first[2] + 2 * nic[1] + 1, NONE), np.where(inner[1], first[1] + 2 * device[1] + 1, NONE)]
+    across = moved(network.route(*ends), np.full(len(source), int(first[5])))
+    return chained(*parts, by_columns(*out), across, by_columns(*back))
+
+
+def _relay(of: _Boxes, source: Ints, target: Ints) -> Ints:
+    """The device that sends instead; the sender itself where it has the NIC number, or an end is no device."""
+    last = of.boxes * of.inner - 1
+    own, other = np.minimum(source, last), np.minimum(target, last)
+    card = of.device_nic(other) % of.host.nics + own // of.inner * of.host.nics
+    stays = (of.device_nic(own) == card) | (source > last) | (target > last)
+    return np.where(stays, source, of.nic_owner(card))
 
 
 def _near(of: _Boxes, first: Ints, source: Ints, target: Ints) -> Routes:

@@ -95,7 +95,7 @@ def _box(system: System) -> Fabric:
     count = system.devices_per_node
     given = {**_wires(system.scale_up), "devices": max(2, count)}
     text = system.topology.scale_up
-    built = read_topology(text, {**given, **_unlimited(text)})
+    built = _read(text, given)
     if count == 1:
         return _one_device(built)
     if len(built.devices) != count:
@@ -104,9 +104,12 @@ def _box(system: System) -> Fabric:
     return built
 
 
-def _unlimited(text: str) -> dict[str, Any]:
-    """A plain `switch` is one whose build is not known: it has ports for all, and its chips are not counted."""
-    return {"radix": _UNSTATED_RADIX, "chips": 1} if _name(text) == SWITCH and text.strip() == SWITCH else {}
+def _read(text: str, given: Mapping[str, Any]) -> Fabric:
+    """The network of a spec; a plain `switch` is one whose build is not known, with ports for all, and no chips."""
+    if text.strip() != SWITCH:
+        return read_topology(text, given)
+    built = read_topology(text, {**given, "radix": _UNSTATED_RADIX, "chips": 1})
+    return replace(built, chips=np.zeros_like(built.chips))
 
 
 def _one_device(built: Fabric) -> Fabric:
@@ -161,7 +164,7 @@ def _network(system: System) -> Fabric:
     nics = min(system.nics_per_node, system.devices_per_node)
     text = system.topology.scale_out
     given = {**_wires(link), "devices": system.nodes * nics, "boxes": system.nodes, "rails": nics}
-    built = read_topology(text, {**given, **_unlimited(text)})
+    built = _read(text, given)
     if len(built.devices) != system.nodes * nics:
         found, wanted = len(built.devices), system.nodes * nics
         cause = f"{system.id}: topology.scale_out is {text}, of {found} endpoints, for {wanted} NICs"

@@ -71,7 +71,8 @@ def hashed(seed: int, sender: Ints, receiver: Ints, among: int) -> Ints:
 class Grid:
     """The links of a grid of devices, the last dimension fastest.
 
-    links: by dimension, way (0 down, 1 up) and device the link to its neighbour; -1 for none.   wraps: whether the ends of a dimension are joined.
+    links: by dimension, way (0 down, 1 up) and device the link to its neighbour; -1 for none.   wraps: whether the
+    ends of a dimension are joined.
     """
 
     extents: tuple[int, ...]

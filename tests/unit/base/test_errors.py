@@ -38,7 +38,6 @@ MEANING = {
     "COL017": "a busbw of an unknown operation, or of no ranks",
     "COL030": "more sends than fit into memory",
     "COL031": "flows whose rates change too often",
-    "COL032": "an operation that is none",
     "COL033": "boxes that hold unequal parts of a group",
     "COL034": "ranks that no one switch joins",
     "COL035": "ranks, bytes or axes of a collective out of range",
@@ -232,7 +231,7 @@ MEANING = {
     "SYS026": "a shape that is no slice of a pod",
     "SYS027": "a topology of another number of devices than its system",
     "SYS028": "a route through host memory that is not there",
-    "SYS029": "an all_to_all of too many flows",
+    "SYS029": "a load that a network cannot carry",
 }
 """One meaning a code. A new code is listed here; a code whose meaning changes is a new code."""
 

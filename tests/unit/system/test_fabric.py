@@ -105,6 +105,31 @@ def test_a_route_through_host_memory_of_another_box_is_refused():
         fabric.route(np.array([0]), cpus[-1:])
 
 
+@pytest.mark.parametrize("name", ["hgx-h100 x2", "rtx4090-host x2"])
+def test_a_path_of_a_system_leads_from_end_to_end(name):
+    fabric = system_fabric(read_system(name))
+    count = len(fabric.devices)
+    switch = len(fabric.kind) - 1  # the network between boxes
+    sender, receiver = (
+        np.append(column, (3, switch)[place]) for place, column in enumerate(np.divmod(np.arange(count**2), count))
+    )
+    sender, receiver = np.append(sender, switch), np.append(receiver, 12)
+    routes = fabric.route(sender, receiver)
+    for flow, (one, other) in enumerate(zip(sender.tolist(), receiver.tolist(), strict=True)):
+        links = routes.links[routes.first[flow] : routes.first[flow + 1]]
+        visited = [one, *fabric.receiver[links].tolist()]
+        assert visited[:-1] == fabric.sender[links].tolist()
+        assert visited[-1] == other
+
+
+def test_a_switch_of_a_box_is_an_end_too():
+    fabric = system_fabric(read_system("hgx-h100 x2"))
+    switch = int(np.flatnonzero(fabric.kind == 1)[1])
+    up, down = fabric.route(np.array([9, switch]), np.array([switch, 9])).links
+    assert (fabric.sender[up], fabric.receiver[up]) == (9, switch)
+    assert (fabric.sender[down], fabric.receiver[down]) == (switch, 9)
+
+
 def test_a_users_file_names_its_topologies(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(

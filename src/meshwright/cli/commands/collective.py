@@ -41,6 +41,7 @@ def command() -> None:
     help="Ports alone, the busiest link of each round, or flows that share links fairly.",
 )
 @layout_option
+@click.option("--channels", type=int, default=None, help="Of rings and trees over boxes [one a rank of a box].")
 @click.option("--ports", is_flag=True, help="List the links that the fastest uses, and what crosses boxes.")
 @click.option(
     "--beside", default=None, metavar="A>B[@RATE],...", help="Other traffic from device A to B, as in 0>8@20GB/s."

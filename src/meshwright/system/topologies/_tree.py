@@ -41,7 +41,10 @@ class Level:
 
 
 def tree(title: str, far: Bools, leaves: Sequence[Section], levels: Sequence[Level]) -> Fabric:
-    """The network. leaves: the devices, and what else hangs on the first level.   far: devices of the later half."""
+    """The network. leaves: the devices, and what else hangs on the first level.   far: devices of the later half.
+
+    A switch may be an end of a route as well as a device.
+    """
     below = np.cumsum([0, sum(item.count for item in leaves), *(level.count for level in levels)])
     edges = [
         Edges(
@@ -59,16 +62,19 @@ def tree(title: str, far: Bools, leaves: Sequence[Section], levels: Sequence[Lev
     )
     sections = [*leaves, *(switches(item.word, item.count, item.chips, item.box) for item in levels)]
     halves = tree_halves(far, parent, widths, roots=levels[-1].count)
+    height = np.repeat(np.arange(len(below) - 1), np.diff(below))
+    above = np.concatenate([parent, np.full(levels[-1].count, NONE)])
 
     def route(sender: Ints, receiver: Ints) -> Routes:
         ups: list[Ints] = []
         downs: list[Ints] = []
         source, target = np.asarray(sender), np.asarray(receiver)
-        for _ in levels:
+        for level in range(len(levels)):
             apart = source != target
-            ups.append(np.where(apart, 2 * source, NONE))
-            downs.append(np.where(apart, 2 * target + 1, NONE))
-            source, target = (np.where(apart, parent[np.minimum(at, len(parent) - 1)], at) for at in (source, target))
+            rise, sink = apart & (height[source] == level), apart & (height[target] == level)
+            ups.append(np.where(rise, 2 * source, NONE))
+            downs.append(np.where(sink, 2 * target + 1, NONE))
+            source, target = np.where(rise, above[source], source), np.where(sink, above[target], target)
         return by_columns(*ups, *reversed(downs))
 
     return assembled(title, sections, edges, route, halves)

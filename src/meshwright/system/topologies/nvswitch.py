@@ -65,11 +65,11 @@ def build(spec: Spec) -> Fabric:
     down = per_board * -(-spec.ports // chips)
     trunk = -(-per_board * spec.ports // chips) if spec.boards > 1 else 0
     checked_radix(f"a chip for {per_board} GPUs", down + trunk, spec.radix, "give more chips or fewer GPUs")
-    count, board = spec.devices, np.arange(spec.devices) // per_board
+    count, board = spec.devices, np.append(np.arange(spec.devices) // per_board, np.arange(spec.boards))
     edges = [
         Edges(
             one=np.arange(count),
-            other=count + board,
+            other=count + board[:count],
             bandwidth=spec.ports * spec.port,
             latency=spec.latency / 2,
             cables=spec.ports,
@@ -84,9 +84,12 @@ def build(spec: Spec) -> Fabric:
     def route(sender: Ints, receiver: Ints) -> Routes:
         source, target = np.asarray(sender), np.asarray(receiver)
         crosses = board[source] != board[target]
-        trunk_link = np.where(crosses, 2 * count + board[source], NONE)
         apart = source != target
-        return by_columns(np.where(apart, 2 * source, NONE), trunk_link, np.where(apart, 2 * target + 1, NONE))
+        return by_columns(
+            np.where(apart & (source < count), 2 * source, NONE),
+            np.where(crosses, 2 * count + board[source], NONE),
+            np.where(apart & (target < count), 2 * target + 1, NONE),
+        )
 
     halves = np.concatenate([far_half(count), np.arange(spec.boards) > 0])
     sections = [section, switches("NVSwitch", spec.boards, chips, 0)]
