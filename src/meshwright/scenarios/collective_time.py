@@ -41,7 +41,7 @@ _LEAST: Final = 2
 _MOST_BYTES: Final = 1 << 50
 _NOT_MODELLED: Final = (
     "what processors do: launches of kernels, reductions, and the copy of a rank's own block",
-    "protocols and channels of a library, and queues, packets and congestion control of a network",
+    "protocols of a library, and queues, packets and congestion control of a network",
     "start skew: all ranks start at once",
 )
 _CHAPTER: Final = Source(
@@ -331,7 +331,8 @@ def _sentence(merge: _Merge, options: CollectiveOptions, *, alone: bool) -> str:
     ranks = len(merge.groups[0])
     algbw = algbw_bytes_per_s(float(options.size), timed.time_s)
     rate = busbw_bytes_per_s(algbw, busbw_factor(options.operation, ranks))
-    return f"{name} is the fastest {options.operation} of {size} over {ranks} ranks: {seconds}, busbw {show_rate(rate)}"
+    told = f"{options.operation} of {size} over {ranks} ranks: {seconds}, busbw {show_rate(rate)}"
+    return f"{name} is the fastest {told}" if len(merge.ran) > 1 else f"{name}, {told}"
 
 
 def _notes(options: CollectiveOptions, merges: list[_Merge], layout: Layout | None) -> tuple[str, ...]:
