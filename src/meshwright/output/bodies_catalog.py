@@ -25,12 +25,15 @@ class ModelItem(TypedDict):
 
 
 class SystemItem(TypedDict):
-    """A system of the catalog."""
+    """A system of the catalog. topology: within a box, and between boxes.   cpu_links: between two CPUs."""
 
     id: Name
     name: Name
     accelerator: Name
     devices: Count
+    cpus: Count | None
+    cpu_links: Count | None
+    topology: Name
     scale_up: Name
     scale_up_bytes_per_s: Amount
     scale_out: str | None
@@ -55,11 +58,13 @@ class AcceleratorItem(TypedDict):
 
 
 class LinkItem(TypedDict):
-    """A link of the catalog."""
+    """A link of the catalog. ports: of a device, null where its bandwidth is told as a whole."""
 
     id: Name
     name: Name
     one_way_bytes_per_s: Amount
+    ports: Count | None
+    port_bytes_per_s: Amount | None
     latency_s: Amount
     latency_basis: Basis
     measured_bytes_per_s: Amount | None

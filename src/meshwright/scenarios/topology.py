@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from shlex import quote
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from meshwright.base.result import Basis, Result, Source, Verdict
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds, show_bytes, show_rate, show_short
 from meshwright.cost.link_loads import (
     UNIFORM,
+    Destinations,
     Loads,
     all_to_all_loads,
     bisection,
@@ -62,7 +63,7 @@ class TopologyOptions:
     load: str | None = None
     algorithm: str | None = None
     bytes: Bytes = _ONE_MEGABYTE
-    destinations: Literal["all", "others"] = "all"
+    destinations: Destinations = "all"
     port: BytesPerSecond | None = None
     ports: int | None = None
     latency: Seconds | None = None
@@ -281,35 +282,42 @@ def _loaded(
     if options.algorithm is None:
         check_uniform(options.load)
         loads = all_to_all_loads(fabric, float(options.bytes), options.destinations)
-        return loads.link_bytes, *_uniform(fabric, options, facts, loads)
+        row = _round(fabric, loads, _Before(number=0, times=1, peer=1))
+        load = _uniform(fabric, facts, loads, options.bytes, options.destinations)
+        return loads.link_bytes, load, (row,)
     return _of_program(fabric, options, load_program(options.load, options.algorithm, len(fabric.devices)))
 
 
+def uniform_load(
+    fabric: Fabric, facts: NetworkFacts, sent_bytes: int, destinations: Destinations
+) -> tuple[Floats, LoadFacts]:
+    """Bytes on every link of a uniform all_to_all, and what it takes at least. Raises SYS029."""
+    loads = all_to_all_loads(fabric, float(sent_bytes), destinations)
+    return loads.link_bytes, _uniform(fabric, facts, loads, sent_bytes, destinations)
+
+
 def _uniform(
-    fabric: Fabric, options: TopologyOptions, facts: NetworkFacts, loads: Loads
-) -> tuple[LoadFacts, tuple[RoundRow, ...]]:
+    fabric: Fabric, facts: NetworkFacts, loads: Loads, sent_bytes: int, destinations: Destinations
+) -> LoadFacts:
     """All flows at once: one round."""
-    count, sent = facts.devices, float(options.bytes)
-    blocks = count if options.destinations == "all" else count - 1
+    blocks = facts.devices if destinations == "all" else facts.devices - 1
     half = facts.bisection
-    across = None if half is None else cut_s(sent / blocks * half.near * half.far, half.out_bytes_per_s)
-    row = _round(fabric, loads, _Before(number=0, times=1, peer=1))
-    injection = sent / facts.device_bytes_per_s
-    load = LoadFacts(
+    across = None if half is None else cut_s(sent_bytes / blocks * half.near * half.far, half.out_bytes_per_s)
+    busiest, injection = busiest_s(fabric, loads), sent_bytes / facts.device_bytes_per_s
+    return LoadFacts(
         operation=UNIFORM,
         algorithm=None,
-        message_bytes=options.bytes,
-        sent_bytes=sent,
+        message_bytes=sent_bytes,
+        sent_bytes=float(sent_bytes),
         flows=loads.flows,
         link_total_bytes=loads.byte_links,
-        busiest_s=row.transfer_s,
+        busiest_s=busiest,
         injection_s=injection,
         cut_s=across,
-        least_s=max(row.transfer_s, injection, across or 0.0),
+        least_s=max(busiest, injection, across or 0.0),
         latency_s=loads.longest_s,
         time_s=round_s(fabric, loads),
     )
-    return load, (row,)
 
 
 def _of_program(

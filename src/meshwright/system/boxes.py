@@ -34,6 +34,7 @@ class HostWires:
     switches, nics, cpus: of a box; devices, NICs and CPUs share the switches evenly, in order.   link: bytes a second
     of each device and NIC to its switch, one way; infinite where it is not known.   stage_s: latency of a message
     through host memory.   staged: devices of a box have no network of their own, and exchange through host memory.
+    cpu_links: between two CPUs.
     """
 
     switches: int
@@ -42,6 +43,7 @@ class HostWires:
     link: float
     stage_s: float
     staged: bool
+    cpu_links: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -189,7 +191,7 @@ def _links(of: _Boxes) -> list[_Part]:
         _cables(of.pcie + switch, of.cpu + of.switch_cpu(switch), share, staged)
         if host.cpus
         else _cables(nic[:0], nic[:0], 1.0, 0.0),
-        _cables(of.cpu + joined[0], of.cpu + joined[1], np.inf, 0.0),
+        _cables(of.cpu + joined[0], of.cpu + joined[1], np.inf, 0.0, host.cpu_links),
     ]
     network = of.network
     if network is not None:
@@ -227,14 +229,14 @@ def _box_links(of: _Boxes) -> _Part:
     )
 
 
-def _cables(one: Ints, other: Ints, bandwidth: float, latency: float) -> _Part:
+def _cables(one: Ints, other: Ints, bandwidth: float, latency: float, cables: int = 1) -> _Part:
     count = 2 * len(one)
     return _Part(
         sender=np.stack([one, other], axis=1).reshape(-1),
         receiver=np.stack([other, one], axis=1).reshape(-1),
         bandwidth=np.full(count, float(bandwidth)),
         latency=np.full(count, latency),
-        cables=np.ones(count, dtype=np.int64),
+        cables=np.full(count, cables),
     )
 
 

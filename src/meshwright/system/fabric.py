@@ -150,6 +150,7 @@ def _host(system: System, box: Fabric) -> HostWires:
         link=float("inf") if link is None else float(link),
         stage_s=float(system.scale_up.latency),
         staged=not system.peer_to_peer,
+        cpu_links=(None if host is None else host.cpu_links) or 1,
     )
 
 

@@ -34,6 +34,7 @@ class Host:
 
     memory, memory_bandwidth: of the whole box, shared by its devices; offloading is bound by them.   link_bandwidth:
     of each device to the host, one way.   pcie_switches: that its devices and NICs share evenly.
+    cpu_links: between two CPUs at most; their bandwidth is seldom published.
     """
 
     cpus: int | None = None
@@ -42,6 +43,7 @@ class Host:
     memory_bandwidth: BytesPerSecond | None = None
     link_bandwidth: BytesPerSecond | None = None
     pcie_switches: int | None = None
+    cpu_links: int | None = None
     cpu: str | None = None
     note: str = ""
 
