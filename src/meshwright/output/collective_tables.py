@@ -9,13 +9,18 @@ from meshwright.output.columns import Column
 from meshwright.output.plan_tables import draw_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
-    from meshwright.base.result import Result
+    from meshwright.base.result import Candidate, Result
 
 
-def _measure(name: str) -> Any:
-    return lambda item: item.measures[name]
+def _measure(name: str) -> Callable[[Any], Any]:
+    def of(item: Candidate) -> Any:
+        return item.measures[name]
+
+    return of
 
 
 _OF_AN_AXIS: Final = 3

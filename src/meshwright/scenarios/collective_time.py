@@ -27,7 +27,7 @@ from meshwright.scenarios._topology_links import link_name
 from meshwright.workload.traffic import Background
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from meshwright.base.numbers import Ints
     from meshwright.layout.layout import Layout
@@ -212,8 +212,11 @@ def _times(merge: _Merge, options: CollectiveOptions) -> Times:
     return {name: _at(merge.ran[name][1], int(options.size)) for name in sorted(merge.ran) if merge.ran[name][1].again}
 
 
-def _at(timed: Timed, size: int) -> Any:
-    return lambda other: timed.at(other / size)
+def _at(timed: Timed, size: int) -> Callable[[int], float]:
+    def at(other: int) -> float:
+        return timed.at(other / size)
+
+    return at
 
 
 # -------------------------------------------------------------------------------------------------------- what is told
@@ -224,7 +227,7 @@ def _candidates(merge: _Merge, options: CollectiveOptions, *, alone: bool) -> li
         _candidate(merge, name, alone=alone, measures=_measures(item, timed, options))
         for name, (item, timed) in merge.ran.items()
     ]
-    nothing = dict.fromkeys(found[0].measures) if found else dict.fromkeys(_MEASURES)
+    nothing: dict[str, Any] = dict.fromkeys(_MEASURES)
     return found + [_candidate(merge, name, alone=alone, measures=nothing) for name in merge.refused]
 
 

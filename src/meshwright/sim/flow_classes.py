@@ -10,7 +10,7 @@ bits: two that differ could agree once in 2^64 / sends^2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -119,7 +119,7 @@ def _numbered(colours: Colours) -> Ints:
     _, place, inverse = np.unique(colours, return_index=True, return_inverse=True)
     rank = np.empty(len(place), np.int64)
     rank[np.argsort(place, kind="stable")] = np.arange(len(place))
-    return cast("Ints", rank[inverse])
+    return rank[inverse]
 
 
 def _members(classes: Ints) -> Ints:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -89,4 +89,5 @@ def _link_bytes(sends: Sends, classes: Classes, events: Events) -> Floats:
     """Counted as they moved, not as they were to move."""
     moved = events.moved_bytes[classes.of_send]
     each = np.repeat(moved, np.diff(sends.first))
-    return np.bincount(sends.link, each, minlength=len(sends.capacity_bytes_per_s))[: sends.links]
+    carried = np.bincount(sends.link, weights=each, minlength=len(sends.capacity_bytes_per_s))
+    return cast("Floats", carried[: sends.links])

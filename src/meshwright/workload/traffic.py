@@ -6,7 +6,7 @@ What every depth of time reads: `cost.program_times` round by round, `sim.networ
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -130,7 +130,8 @@ def sent_bytes(sends: Sends) -> Floats:
     """Bytes that programs send over every link of the fabric, all repetitions."""
     size = np.where(sends.sender >= 0, sends.size_bytes * sends.times, 0.0)
     each = np.repeat(size, np.diff(sends.first))
-    return np.bincount(sends.link, each, minlength=len(sends.capacity_bytes_per_s))[: sends.links]
+    carried = np.bincount(sends.link, weights=each, minlength=len(sends.capacity_bytes_per_s))
+    return cast("Floats", carried[: sends.links])
 
 
 def owners_of(traffic: tuple[Traffic, ...]) -> Ints:
@@ -190,7 +191,7 @@ def _paths(fabric: Fabric, sender: Ints, receiver: Ints) -> tuple[Ints, Ints, Fl
     routes = fabric.route(*np.divmod(pairs, len(fabric.kind)))
     hops = np.diff(routes.first)
     owner = np.repeat(np.arange(len(hops)), hops)
-    paid = np.bincount(owner, fabric.latency_s[routes.links], minlength=len(hops))
+    paid = cast("Floats", np.bincount(owner, weights=fabric.latency_s[routes.links], minlength=len(hops)))
     link = routes.links[spans(routes.first[of_send], hops[of_send])]
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(hops[of_send])]), link, paid[of_send]
 
