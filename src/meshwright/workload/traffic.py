@@ -182,7 +182,7 @@ def _of_background(background: Background, kind: int) -> dict[str, Any]:
 def _check_number(sends: int) -> None:
     if sends > MOST_SENDS:
         cause = f"more than {MOST_SENDS} sends of distinct steps"
-        raise CollectiveError(30, cause, "ask for fewer ranks, or for --depth alpha-beta")
+        raise CollectiveError(30, cause, "ask for fewer ranks")
 
 
 def _paths(fabric: Fabric, sender: Ints, receiver: Ints) -> tuple[Ints, Ints, Floats]:
