@@ -244,6 +244,7 @@ def test_the_functions_left_out_exist_and_take_a_noun_a_table_or_a_name():
         "Step",
         "Group",
         "Program",
+        "Rate",
         "Exchange",
         "Fabric",
         "Floats",

@@ -1,4 +1,4 @@
-"""Rounds, bytes, sums and seconds of an all_reduce, and where another algorithm takes over."""
+"""Rounds, bytes, sums and seconds of an all_reduce, its bandwidths, and where another algorithm takes over."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from tests.golden.registry import answers
         "answer.arrivals[2].value": "G6-202",
     },
 )
+@answers("study run algorithm-bandwidth", {"answer.algbw_bytes_per_s": "G6-237", "answer.busbw_factor": "G6-238"})
+@answers("study run bus-bandwidth", {"answer.busbw_bytes_per_s": "G6-239"})
 @answers("study run ring-owners", {"answer.blocks": "G6-203"})
 @answers("study run measured-all-reduce", {"answer.time": "G6-268"})
 @answers("study run collective-crossover", {"answer": "G6-233"})

@@ -274,7 +274,9 @@ def test_every_listed_code_is_in_the_source_and_meanings_differ():
 
 def test_a_code_is_raised_in_one_room_unless_two_rooms_refuse_the_same_thing():
     shared = {code for code, rooms in raised().items() if len(rooms) > 1}
-    assert shared == {"JOB001", "MOD010"}, "sizes and experts are checked by the nouns, and by scenarios without them"
+    assert shared == {"COL002", "JOB001", "MOD010"}, (
+        "sizes, experts and groups are checked by nouns and programs, and by scenarios without them"
+    )
 
 
 def test_every_branch_has_a_prefix_of_its_own_and_stands_in_the_drawn_tree():

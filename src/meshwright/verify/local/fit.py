@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from meshwright.verify.local.cases import Case
 
 Sample: TypeAlias = "tuple[Case, list[tuple[float, ...]]]"
+_ALGORITHMS: Final = {"all_reduce": AUTO_ALL_REDUCE, "all_to_all": ("direct",), "send_recv": ("send_recv",)}
+"""What an exchange is fitted by; others are rings."""
 _UNITS: Final = {"matmul": "FLOP", "attention": "FLOP", "copy": "B", "update": "elements"}
 
 
@@ -86,7 +88,7 @@ def _fastest(programs: Floats, alpha: float, inverse: float) -> Floats:
 
 def _programs(operation: str, ranks: int, sizes: Floats, reduce_scatter_rings: int) -> Floats:
     """[algorithms, sizes, 2]: what alpha and what the inverse of the bandwidth are multiplied by."""
-    names = {"all_reduce": AUTO_ALL_REDUCE, "send_recv": ("send_recv",)}.get(operation, ("ring",))
+    names = _ALGORITHMS.get(operation, ("ring",))
     times = reduce_scatter_rings if operation == "reduce_scatter" else 1
     found = [coefficients_of(name, operation, ranks) for name in names]
     one = np.ones(len(sizes))
