@@ -274,6 +274,7 @@ def test_help_lists_every_verb_and_an_example_on_a_line_of_its_own():
         "plan",
         "schedule",
         "collective",
+        "topology",
         "checkpoint",
         "calibrate",
         "run",

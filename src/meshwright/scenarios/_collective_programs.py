@@ -17,7 +17,7 @@ from meshwright.base.errors import CollectiveError
 from meshwright.cost.collectives import COLLECTIVES
 from meshwright.system.graph import SWITCH, Routes
 from meshwright.workload.channels import OPERATIONS, box_orders, in_channels
-from meshwright.workload.traffic import MOST_SENDS, Traffic, spans
+from meshwright.workload.traffic import Traffic, check_sends, spans
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
@@ -77,9 +77,8 @@ def _shape(name: str, module: Any, groups: tuple[Ints, ...], fabric: Fabric) -> 
         found = {"node_size": size} if size < ranks else {}
     if "extents" in asked and prod(fabric.extents) == ranks == len(fabric.devices):
         found["extents"] = fabric.extents
-    if name in _ALL_PAIRS and ranks * (ranks - 1) * len(groups) > MOST_SENDS:
-        cause = f"{name} over {ranks} ranks is {ranks * (ranks - 1) * len(groups)} sends"
-        raise CollectiveError(30, cause, f"ask for at most {int(MOST_SENDS**0.5)} ranks")
+    if name in _ALL_PAIRS:  # told before columns of so many are made
+        check_sends(ranks * (ranks - 1) * len(groups))
     return found
 
 

@@ -108,7 +108,7 @@ def sends_of(fabric: Fabric, traffic: tuple[Traffic, ...], background: Backgroun
         before += len(item.participants)
     columns.append(_of_background(background, len(kinds)))
     joined = {name: np.concatenate([item[name] for item in columns]) for name in columns[0]}
-    _check_number(len(joined["from"]))
+    check_sends(len(joined["from"]))
     first, link, latency = _paths(fabric, joined.pop("from"), joined.pop("to"))
     owner = owners_of(traffic)
     starts = np.array([item.start_s for item in traffic])
@@ -160,7 +160,7 @@ def _of_steps(item: Traffic, kind: int, before: int) -> list[dict[str, Any]]:
                 "start_s": np.zeros(count),
             }
         )
-        _check_number(sum(len(one["kind"]) for one in found))
+        check_sends(sum(len(one["kind"]) for one in found))
     return found
 
 
@@ -179,10 +179,11 @@ def _of_background(background: Background, kind: int) -> dict[str, Any]:
     }
 
 
-def _check_number(sends: int) -> None:
+def check_sends(sends: int) -> None:
+    """Nothing, where so many sends, each step counted once, fit. Raises COL030."""
     if sends > MOST_SENDS:
-        cause = f"more than {MOST_SENDS} sends of distinct steps"
-        raise CollectiveError(30, cause, "ask for fewer ranks")
+        cause = f"{sends} sends or more, each step counted once; {MOST_SENDS} fit"
+        raise CollectiveError(30, cause, "ask for fewer ranks, or for another algorithm")
 
 
 def _paths(fabric: Fabric, sender: Ints, receiver: Ints) -> tuple[Ints, Ints, Floats]:
