@@ -54,14 +54,14 @@ class Case:
 
 CASES = (
     Case(
-        title="all_to_all, all pairs at once, on a torus",
+        title="All pairs at once on a torus",
         operation="all_to_all",
         algorithm="one_shot",
         machines=("torus:2x2x2", "torus:4x4x4", "torus:6x6x6", "torus:8x8x8"),
         budget_s=2.0,
     ),
     Case(
-        title="hierarchical all_reduce on boxes of eight",
+        title="A hierarchical all_reduce on boxes of eight",
         operation="all_reduce",
         algorithm="hierarchical",
         machines=tuple(f"hgx-h100 x{boxes}" for boxes in (2, 8, 32, 128, 512, 2048)),
@@ -193,7 +193,7 @@ def _page(timings: dict[str, list[Timing]], filling: Filling) -> str:
 
 
 def _table(case: Case, rows: list[Timing]) -> list[str]:
-    found = [f"## {case.title[0].upper()}{case.title[1:]}", ""]
+    found = [f"## {case.title}", ""]
     found += [
         "| machine | ranks | sends | classes | moments | wall | CPU | passes |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
