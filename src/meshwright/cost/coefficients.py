@@ -92,7 +92,7 @@ def _turns(module: ModuleType, operation: str, shapes: tuple[tuple[int, int], ..
     """Ratios of near over far bandwidth, ascending, beyond each of which the far links limit another kind of rounds."""
     found = [rounds_of(module, operation, *shape) for shape in shapes]
     leaving = [(item.port[item.box > 0], item.box[item.box > 0]) for item in found if item is not None]
-    return np.unique(np.concatenate([np.zeros(0), *(port / box for port, box in leaving)]))
+    return cast("Floats", np.unique(np.concatenate([np.zeros(0), *(port / box for port, box in leaving)])))
 
 
 @lru_cache(maxsize=4096)
@@ -153,7 +153,7 @@ def counted(program: Program, box: Ints) -> Rounds:
         return Rounds(
             times=none,
             port=none,
-            box=none * 1.0,
+            box=np.zeros(0),
             leaves=none > 0,
             message_pieces=program.message_pieces,
             launches=program.launches,
@@ -174,7 +174,7 @@ def counted(program: Program, box: Ints) -> Rounds:
     return Rounds(
         times=times.astype(np.int64),
         port=kinds[:, 0].astype(np.int64),
-        box=kinds[:, 1],
+        box=cast("Floats", kinds[:, 1]),
         leaves=kinds[:, 2] > 0,
         message_pieces=program.message_pieces,
         launches=program.launches,

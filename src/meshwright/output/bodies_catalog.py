@@ -77,7 +77,7 @@ class CollectiveItem(TypedDict):
     """A collective algorithm of the registry."""
 
     id: Name
-    operation: Name
+    operations: list[Name]
     what: Name
     sources: list[Source]
 

@@ -74,8 +74,9 @@ def fullest(result: Result) -> Candidate | None:
 
 
 def catalog_cells(item: Mapping[str, Any]) -> dict[str, Any]:
-    """What a catalog's entry tells beside its id."""
-    return {key: value for key, value in item.items() if key not in HIDDEN_OF_ITEMS and value not in ("", None, {})}
+    """What a catalog's entry tells beside its id; a list as words."""
+    told = {key: value for key, value in item.items() if key not in HIDDEN_OF_ITEMS and value not in ("", None, {})}
+    return {key: " ".join(value) if isinstance(value, (tuple, list)) else value for key, value in told.items()}
 
 
 def faulted(result: Result) -> list[Candidate]:

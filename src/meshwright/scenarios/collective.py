@@ -56,7 +56,7 @@ def collective_time(  # noqa: PLR0917 - a collective and a link
     group = lone_group(ranks, latency_s, bandwidth_bytes_per_s)
     found = coefficients_of(algorithm, operation, ranks)
     size = float(message_bytes)
-    sent = transfer_s(size, found.message_pieces, found.near_pieces, bandwidth_bytes_per_s)
+    sent: Any = transfer_s(size, found.message_pieces, found.near_pieces, bandwidth_bytes_per_s)
     return CollectiveTime(
         operation=operation,
         algorithm=algorithm,

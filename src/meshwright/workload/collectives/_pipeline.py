@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.workload.collectives._shared import in_a_row
 from meshwright.workload.programs import Step
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ def _step(edges: Edges, segments: int, stride: int, begin: int, end: int) -> Ste
     reduce = edges.reduce[runs]
 
     def carried(turn: int) -> Ints:
-        inside = np.arange(width.sum()) - np.repeat(np.cumsum(width) - width, width)
-        return np.repeat(first + turn * stride, width) + inside
+        return in_a_row(first + turn * stride, width)
 
     return Step(
         sender=edges.sender[runs],

@@ -66,6 +66,12 @@ def each(count: int, pieces: int) -> Ints:
     return np.full(count, pieces, dtype=np.int64)
 
 
+def in_a_row(first: Ints, count: Ints) -> Ints:
+    """Of each row the whole numbers from its first on, as many as it has, one row after the other."""
+    inside: Ints = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(first, count) + inside
+
+
 def owners(ranks: int, pieces: int, root: int) -> Ints:
     """The root, for every piece."""
     assert 0 <= root < ranks

@@ -14,7 +14,7 @@ import numpy as np
 from meshwright.base.errors import CollectiveError
 from meshwright.workload.collectives import _grid
 from meshwright.workload.collectives._grid import Way, along_dims
-from meshwright.workload.collectives._shared import any_count, check, each, once
+from meshwright.workload.collectives._shared import any_count, check, each, in_a_row, once
 from meshwright.workload.programs import Program
 
 if TYPE_CHECKING:
@@ -96,9 +96,4 @@ def _uneven_round(ranks: int, units: Ints, first: Ints, turn: int) -> Step:
     rank = rank[units[rank, (rank + turn) % ranks] > 0]
     target = (rank + turn) % ranks
     count, begin = units[rank, target], first[rank, target]
-
-    def carried() -> Ints:
-        inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        return np.repeat(begin, count) + inside
-
-    return once(rank, target, count, carried, reduce=False)
+    return once(rank, target, count, lambda: in_a_row(begin, count), reduce=False)
