@@ -22,31 +22,40 @@ _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30}
 _COUNTS: Final = (
     "",
     "B/param",
+    "CPUs",
     "G",
+    "GPUs",
+    "NPUs",
     "batch",
     "batches",
     "bits",
     "blocks",
     "bool",
     "calls",
+    "card",
     "cards",
-    "collectives",
+    "chips",
     "coef",
+    "collectives",
     "columns",
     "copies",
     "crossings",
     "dL/dtheta",
     "elements",
     "factor",
+    "forwards",
     "fraction",
     "heads",
+    "hops",
     "hosts",
     "layer",
     "layers",
+    "links",
     "log2",
     "messages",
     "micro-batches",
     "params",
+    "ports",
     "ratio",
     "req/s",
     "requests",
@@ -61,6 +70,7 @@ _COUNTS: Final = (
     "tokens/s",
     "value",
     "x",
+    "x M",
 )
 _NUMBER: Final = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PRODUCT: Final = re.compile(rf"\s*({_NUMBER}(?:\s*\*\s*{_NUMBER})*)\s*(.*?)\s*")
@@ -165,6 +175,8 @@ class Fact:
             return {**dict.fromkeys(("cp", "pp", "ep", "etp", "dp_shard", "dp_replicate"), 1), "tp": int(text[2:])}
         if text.startswith("["):
             return _listed(text)
+        if self.unit == "ratio" and ":" in text:
+            return _listed(text.replace(":", ","))
         return Fraction(text) * UNITS[self.unit][1]
 
 

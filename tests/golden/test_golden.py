@@ -41,6 +41,22 @@ _ANOTHER = {
     "parameters": ("gradients",),
     "MegaScale": ("Meta reliability",),
     "Meta reliability": ("MegaScale",),
+    "GB200 NVL72": ("DGX-2", "CloudMatrix384"),
+    "DGX-2": ("GB200 NVL72",),
+    "DGX A100": ("DGX-2",),
+    "CloudMatrix384": ("GB200 NVL72",),
+    "TPU v4": ("GB200 NVL72",),
+    "DGX H100": ("DGX-2",),
+    "TPU v5p": ("NVLink 4",),
+    "4 -> 8": ("2 -> 8",),
+    "ring": ("switch",),
+    "swing": ("recursive_halving",),
+    "recursive_halving": ("swing",),
+    "r xor 2^": ("swing",),
+    "all k^3, self included": ("others",),
+    "all on A": ("beside sender",),
+    "beside sender": ("all on A",),
+    "0-2-1-3": ("0-1-2-3",),
 }
 
 

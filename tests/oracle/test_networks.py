@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from meshwright.cost.link_loads import bisection
-from meshwright.system.fabric import read_topology
+from meshwright.system.fabric import read_topology, system_fabric
+from meshwright.system.graph import CPU
 from meshwright.system.routing import shortest
+from meshwright.system.system import read_system
 from tests.unit.system.networks import SMALL
 
 _MOST = 9
@@ -71,3 +73,27 @@ def test_no_other_halves_are_cut_by_less(spec):
     assert found is not None
     least = min(least_between(fabric, set(far)) for far in combinations(range(count), count // 2))
     assert found.out_bytes_per_s == pytest.approx(least)
+
+
+@pytest.mark.parametrize(
+    "name", ["hgx-h100", "hgx-h100 x2", "hgx-h100 x3", "dgx-1 x3", "dgx-2", "mi300x-8", "dgx-a100 x2"]
+)
+def test_the_cut_of_a_system_is_the_most_that_flows_between_its_halves_without_its_hosts(name):
+    fabric = system_fabric(read_system(name))
+    found = bisection(fabric)
+    assert found is not None
+    flows = graph(fabric)
+    flows.remove_nodes_from(np.flatnonzero(fabric.kind == CPU).tolist())
+    for device in fabric.devices.tolist():
+        flows.add_edge(*((device, "far") if fabric.halves[device] else ("near", device)))
+    assert found.out_bytes_per_s == pytest.approx(nx.maximum_flow_value(flows, "near", "far"))
+
+
+@pytest.mark.parametrize("name", ["hgx-h100 x2", "rtx4090-host x2", "dgx-1 x2"])
+def test_no_path_of_a_system_beats_the_shortest(name):
+    fabric = system_fabric(read_system(name))
+    lengths = dict(nx.all_pairs_shortest_path_length(graph(fabric)))
+    count = len(fabric.devices)
+    sender, receiver = np.divmod(np.arange(count * count), count)
+    found = np.diff(fabric.route(sender, receiver).first)
+    assert all(links >= lengths[one][other] for links, one, other in zip(found, sender, receiver, strict=True))

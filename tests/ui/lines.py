@@ -129,6 +129,12 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "collective time, a layout": (*_TIME[:6], "hgx-h100 x2", *_EXPERTS, "--ports", "--algorithm", "ring,tree"),
     "collective time, none": (*_TIME, "--ranks", "6", "--algorithm", "tree,swing"),
     "list schedules": ("list", "schedules"),
+    "topology": ("topology", "torus:4x4x2"),
+    "topology, load": ("topology", "leaf-spine:2,down=4,up=2", "--load", "all_to_all", "--bytes", "32MiB"),
+    "topology, system": (
+        *("topology", "hgx-h100 x2", "--load", "all_reduce", "--algorithm", "ring", "--bytes", "10KiB"),
+    ),
+    "list topologies": ("list", "topologies"),
     "saves": (*_SAVES, "--captures", "20s,40s", "--fail", "50s"),
     "saves, no": (*_SAVES, "--every", "10s", "--count", "6", "--staging", "2", "--when-full", "drop"),
     "interval": (*_OFTEN, "--size", "114670295040B", "--job-mtbf", "7.9h"),

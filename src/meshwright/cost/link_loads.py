@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 UNIFORM: Final = "all_to_all"
 Destinations = Literal["all", "others"]
-MOST_FLOWS: Final = 20_000_000
+MOST_FLOWS: Final = 2**22
 _AT_ONCE: Final = 500_000
 _UNREACHED: Final = 1 << 30
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypedDict
 
 from meshwright.output.bodies import Amount, Count, Name
+
+
+class VertexItem(TypedDict):
+    """Vertices by what stands there; switches are of one chip or of several that share evenly."""
+
+    device: Count
+    switch: Count
+    nic: Count
+    pcie_switch: Count
+    cpu: Count
 
 
 class BisectionItem(TypedDict):
@@ -30,7 +39,7 @@ class NetworkItem(TypedDict):
     title: Name
     devices: Count
     boxes: Count
-    vertices: Mapping[str, Count]
+    vertices: VertexItem
     switch_chips: Count | None
     cables: Count
     ports: Count

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafSplit:
-    """A leaf of a leaf/spine network. down_ports: of all leaves.   up_per_line_bytes_per_s: of a device, all sending up."""
+    """A leaf of leaf/spine. down_ports: of all leaves.   up_per_line_bytes_per_s: of a device when all send up."""
 
     down_ports: int
     spine_chips: int

@@ -11,11 +11,11 @@ from meshwright.base.errors import SystemSpecError
 from meshwright.cost.link_loads import flow_loads, load_program
 from meshwright.system.fabric import system_fabric
 from meshwright.system.graph import CPU, PCIE_SWITCH
+from meshwright.system.system import System
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
     from meshwright.system.graph import Fabric
-    from meshwright.system.system import System
     from meshwright.workload.programs import Program
 
 Buffers = Literal["first_cpu", "beside_sender"]
@@ -105,6 +105,11 @@ def numa_stagings(system: System, cards: int, algorithm: str, operation: str, me
     turns = tuple(
         card for pair in zip(straight[:half], [*straight[half:], -1], strict=False) for card in pair if card >= 0
     )
+    ways: tuple[tuple[tuple[int, ...], Buffers], ...] = (
+        (straight, "first_cpu"),
+        (straight, "beside_sender"),
+        (turns, "beside_sender"),
+    )
     found = [
         numa_staging(
             system=system,
@@ -115,7 +120,7 @@ def numa_stagings(system: System, cards: int, algorithm: str, operation: str, me
             operation=operation,
             message_bytes=message_bytes,
         )
-        for order, buffers in ((straight, "first_cpu"), (straight, "beside_sender"), (turns, "beside_sender"))
+        for order, buffers in ways
     ]
     least = min((item.between_cpus_bytes for item in found if item.between_cpus_bytes), default=1.0)
     ratio = tuple(item.between_cpus_bytes / least for item in found)
@@ -154,4 +159,4 @@ def _owners(fabric: Fabric, cpus: Ints) -> Ints:
 
 
 def _sizes(program: Program, pieces: Ints, message_bytes: int) -> Floats:
-    return pieces * (message_bytes / program.message_pieces)
+    return pieces.astype(np.float64) * (message_bytes / program.message_pieces)

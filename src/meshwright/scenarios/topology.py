@@ -44,8 +44,8 @@ _ONE_MEGABYTE: Final = Bytes(1_000_000)
 _NOT_MODELLED: Final = (
     "queues, congestion control and the shares that flows take of a link: a round lasts as long as its busiest link",
     "what processors do: launches, copies and reductions",
-    "chips and cables of a plain `switch`, whose build is not known",
 )
+_UNCOUNTED: Final = "chips and cables of a plain `switch`, whose build is not known"
 _CHAPTER: Final = Source(key="supernodes", title='Chapter "Supernodes"', place="section 6.5.1", read="2026-11-29")
 
 
@@ -120,8 +120,8 @@ class LoadFacts:
 
     busiest_s: of the busiest link, over all rounds.   injection_s: of a device's own ports for what it sends.   cut_s:
     of the bisection for what crosses it one way; null of programs.   least_s: the longest of these, without latency.
-    latency_s: of the longest path, over all rounds.   time_s: rounds one after the other, each its busiest link and its
-    longest path.
+    latency_s: of the longest path, over all rounds.   time_s: with it; of a program its rounds one after the other,
+    each its busiest link and its longest path.
     """
 
     operation: str
@@ -182,7 +182,7 @@ def topology(options: TopologyOptions, system: System | None) -> Result:
         verdict=Verdict(answer="yes", text=_told(facts, load)),
         inputs={"model": None, "system": system, "job": None, "layout": None, "options": options},
         notes=_notes(fabric, facts),
-        not_modelled=_NOT_MODELLED,
+        not_modelled=_NOT_MODELLED if facts.switch_chips is not None else (*_NOT_MODELLED, _UNCOUNTED),
         sources=(*(() if system is None else system.facts.sources), _CHAPTER),
         basis={"network": str(Basis.FORMULA), "load": str(Basis.FORMULA), "links": str(Basis.FORMULA)},
         body={"network": facts, "load": load, "links": link_rows(fabric, loads), "rounds": rounds},
@@ -304,6 +304,7 @@ def _uniform(
     half = facts.bisection
     across = None if half is None else cut_s(sent_bytes / blocks * half.near * half.far, half.out_bytes_per_s)
     busiest, injection = busiest_s(fabric, loads), sent_bytes / facts.device_bytes_per_s
+    least = max(busiest, injection, across or 0.0)
     return LoadFacts(
         operation=UNIFORM,
         algorithm=None,
@@ -314,9 +315,9 @@ def _uniform(
         busiest_s=busiest,
         injection_s=injection,
         cut_s=across,
-        least_s=max(busiest, injection, across or 0.0),
+        least_s=least,
         latency_s=loads.longest_s,
-        time_s=round_s(fabric, loads),
+        time_s=least + loads.longest_s,
     )
 
 

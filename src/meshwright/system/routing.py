@@ -160,9 +160,9 @@ def _following(vertices: int, sender: Ints, receiver: Ints, bandwidth: Floats) -
     """By vertex and target the link to take next."""
     graph: rx.PyDiGraph[None, int] = rx.PyDiGraph(multigraph=True)
     graph.add_nodes_from([None] * vertices)
-    froms: list[int] = sender.tolist()
-    tos: list[int] = receiver.tolist()
-    ends = list(zip(froms, tos, strict=True))
+    starts: list[int] = sender.tolist()
+    ends_at: list[int] = receiver.tolist()
+    ends = list(zip(starts, ends_at, strict=True))
     graph.add_edges_from([(one, other, number) for number, (one, other) in enumerate(ends)])
     far = rx.digraph_distance_matrix(graph, null_value=np.inf)
     np.fill_diagonal(far, 0.0)

@@ -21,6 +21,7 @@ from tests.golden.registry import answers
     {
         "items[id={link}].latency_s": "G6-205 G6-235",
         "items[id={link}].measured_bytes_per_s": "G6-234 G6-236",
+        "items[id={link}].port_bytes_per_s": "G6-550",
     },
 )
 def listed(row: Row) -> object:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
+
 import numpy as np
 import pytest
 
+from meshwright.base import registry
 from meshwright.base.errors import MeshwrightError
 from meshwright.system.fabric import TOPOLOGIES, is_topology, read_topology
 from meshwright.system.routing import hashed
@@ -161,3 +164,17 @@ def test_a_spec_that_cannot_be_built_is_refused_by_code(spec, code):
         read_topology(spec)
     assert caught.value.code == code
     assert caught.value.fix
+
+
+def test_an_outsider_adds_a_topology_with_one_file(tmp_path, monkeypatch):
+    (tmp_path / "outside_star.py").write_text(
+        "from meshwright.system.topologies import switch\n"
+        'TITLE, EXAMPLE, HEAD = "a star", "my-star:5", "devices"\n'
+        "Spec, build = switch.Spec, switch.build\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = EntryPoint(name="topologies.my_star", value="outside_star", group="meshwright")
+    monkeypatch.setattr(registry, "_installed", lambda: (entry,))
+    assert "my_star" in TOPOLOGIES.names()
+    assert len(read_topology("my-star:5").devices) == 5

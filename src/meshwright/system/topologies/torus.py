@@ -11,7 +11,7 @@ import numpy as np
 from meshwright.base.errors import SystemSpecError
 from meshwright.base.units import Seconds
 from meshwright.system.routing import NONE, Grid, dimension_ordered
-from meshwright.system.wiring import MOST_DEVICES, Edges, Wires, assembled, checked_counts, checked_wires, devices
+from meshwright.system.wiring import Edges, Wires, assembled, checked_counts, checked_wires, devices
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Bools, Ints
@@ -45,7 +45,7 @@ def build(spec: Spec) -> Fabric:
     """
     checked_wires(spec)
     extents = extents_of(spec.extents)
-    section = devices(min(prod(extents), MOST_DEVICES + 1))
+    section = devices(prod(extents))
     if set(spec.open) - set(_LETTERS[: len(extents)]):
         raise SystemSpecError(21, f"open={spec.open}", f"name dimensions by {', '.join(_LETTERS[: len(extents)])}")
     wraps = tuple(extent > _PAIR and letter not in spec.open for extent, letter in zip(extents, _LETTERS, strict=False))
