@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from meshwright.base.errors import CollectiveError
 from meshwright.cost.collectives import COLLECTIVES
 from meshwright.scenarios.collective_trace import collective_owners, collective_trace
+from meshwright.workload.channels import box_orders, in_channels
 from meshwright.workload.execution import check_result, executed, places, rounds
 
 RANKS = range(1, 18)
@@ -252,3 +253,23 @@ def test_partners_of_swing_and_of_recursive_halving_are_the_chapters():
 def test_rounds_are_numbered_through_all_steps():
     found = [each.number for each in rounds(COLLECTIVES.module("tree").program("all_reduce", 8))]
     assert found == list(range(6))
+
+
+@pytest.mark.parametrize("name", ["ring", "bidirectional_ring", "tree", "double_binary_tree"])
+@pytest.mark.parametrize(("ranks", "in_box"), [(4, 2), (6, 2), (6, 3), (8, 4), (16, 4)])
+def test_channels_in_other_orders_of_ranks_leave_the_same_result(name, ranks, in_box):
+    module = COLLECTIVES.module(name)
+    for operation in ("all_reduce", "reduce_scatter", "all_gather"):
+        if operation in module.OPERATIONS and module.permits(operation, ranks):
+            program = in_channels(module.program(operation, ranks), box_orders(ranks, in_box))
+            check_result(program)
+            assert program.message_pieces == in_box * module.program(operation, ranks).message_pieces
+
+
+def test_channels_leave_and_enter_boxes_on_every_nic_once_and_on_one_rail():
+    module = COLLECTIVES.module("ring")
+    step = in_channels(module.program("all_gather", 16), box_orders(16, 4)).steps[0]
+    leaves = step.sender // 4 != step.receiver // 4
+    out, back = step.sender[leaves], step.receiver[leaves]
+    assert sorted(out.tolist()) == sorted(back.tolist()) == list(range(16))
+    assert (out % 4 == back % 4).all()

@@ -75,6 +75,8 @@ _CARDS = (
     *("--layout", "zero=3,micro_batch=1,tp=1,cp=1,pp=1,dp_replicate=1"),
 )
 _MIXTURE = (*_TRAIN[:2], "Qwen/Qwen3-235B-A22B", *_TRAIN[3:])
+_TIME = ("collective", "time", "all_reduce", "--bytes", "10KiB", "--on", "hgx-h100")
+_EXPERTS = ("--layout", "tp=2,dp_replicate=4,ep=4,etp=2,attention=replicated")
 _RUN = ("run", "train", "--model", "tiny-qwen3", "--steps", "2", "--global-batch", "2", "--sequence", "8")
 _HALF = ("verify", "parity", "--layout", "tp=2", "--steps", "1", "--global-batch", "2", "--numbers", "bf16")
 _LOG = str(ROOT / "tests" / "ui" / "data" / "all_reduce-8-h100.txt")
@@ -115,6 +117,19 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "schedule, limit": (*_STEP, "--memory-limit", "1GB"),
     "schedule, too small a limit": (*_STEP, "--memory-limit", "1MB"),
     "schedule, odd": ("schedule", "--stages", "3", "--micro-batches", "4", "--forward", "1ms", "--backward", "2ms"),
+    "collective time": _TIME,
+    "collective time, flows on a torus": (
+        *_TIME[:2],
+        "all_to_all",
+        "--bytes",
+        "1MiB",
+        "--on",
+        "torus:3x3",
+        "--depth",
+        "flows",
+    ),
+    "collective time, a layout": (*_TIME[:6], "hgx-h100 x2", *_EXPERTS, "--ports", "--algorithm", "ring,tree"),
+    "collective time, none": (*_TIME, "--ranks", "6", "--algorithm", "tree,swing"),
     "list schedules": ("list", "schedules"),
     "topology": ("topology", "torus:4x4x2"),
     "topology, load": ("topology", "leaf-spine:2,down=4,up=2", "--load", "all_to_all", "--bytes", "32MiB"),

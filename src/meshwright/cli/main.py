@@ -25,7 +25,7 @@ _VERBS: Final = {
     "pool": ("pool", "What memory of other nodes solves, at which rate, and in which order it may be used."),
     "topology": ("topology", "What a network is made of, and what a collective puts on its links."),
     "checkpoint": ("checkpoint", "How often to save, and what a failure loses: checkpoint interval, timeline."),
-    "collective": ("collective", "Exchanges between ranks: collective check."),
+    "collective": ("collective", "Exchanges between ranks: collective time, check."),
     "calibrate": ("calibrate", "What this machine does, measured on its own processes: calibrate local."),
     "run": ("run", "Run a layout on real processes: run train."),
     "verify": ("verify", "Real runs beside what was expected of them: verify parity, verify run."),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from meshwright.base.numbers import Bools, Floats, Ints
-    from meshwright.system.graph import Fabric
+    from meshwright.system.graph import Fabric, Routes
     from meshwright.workload.programs import Program, Step
 
 UNIFORM: Final = "all_to_all"
@@ -74,7 +74,11 @@ def flow_loads(fabric: Fabric, sender: Ints, receiver: Ints, flow_bytes: Floats)
     Conserved: the bytes on all links are those of each flow times the links that it crosses. Source: chapter
     "Supernodes", section 6.5.1.
     """
-    routes = fabric.route(sender, receiver)
+    return route_loads(fabric, fabric.route(sender, receiver), flow_bytes)
+
+
+def route_loads(fabric: Fabric, routes: Routes, flow_bytes: Floats) -> Loads:
+    """As `flow_loads`, of flows whose paths are known."""
     links = np.diff(routes.first)
     weights = np.repeat(flow_bytes, links)
     loads = np.bincount(routes.links, weights=weights, minlength=len(fabric.sender)).astype(np.float64)

@@ -1,46 +1,96 @@
-"""The answer of `collective check` goes in; its columns and lines come out."""
+"""The time of a collective goes in; its algorithms, the links of its groups and the crossovers, as tables, come out."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from meshwright.base.units import show_bytes, show_rate, show_seconds
+from meshwright.base.units import show_bytes, show_rate, show_short
 from meshwright.output.columns import Column
+from meshwright.output.plan_tables import draw_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
-CHECK_COLUMNS: Final = (
-    Column(name="bytes", value=lambda row: row.size_bytes, show=show_bytes, unit="B"),
-    Column(name="time", value=lambda row: row.time_s, show=show_seconds, unit="s"),
-    Column(name="busbw", value=lambda row: row.busbw_bytes_per_s, show=show_rate, unit="B/s"),
-    Column(name="expected", value=lambda row: row.expected_bytes_per_s, show=show_rate, unit="B/s"),
-    Column(name="from", value=lambda row: row.low_bytes_per_s, show=show_rate, unit="B/s"),
-    Column(name="to", value=lambda row: row.high_bytes_per_s, show=show_rate, unit="B/s"),
-    Column(name="of it", value=lambda row: row.of_expected_fraction, show=lambda value: f"{value:.2f}"),
-    Column(name="state", value=lambda row: row.state.replace("_", " "), side="left"),
-    Column(name="basis", value=lambda row: row.basis, side="left"),
+    from rich.console import Console
+
+    from meshwright.base.result import Candidate, Result
+
+
+def _measure(name: str) -> Callable[[Any], Any]:
+    def of(item: Candidate) -> Any:
+        return item.measures[name]
+
+    return of
+
+
+_OF_AN_AXIS: Final = 3
+ALGORITHM_COLUMNS: Final = (
+    Column(name="algorithm", value=lambda item: item.id, side="left"),
+    Column(name="time", value=_measure("time_s"), show=show_short, unit="s"),
+    Column(name="rounds", value=_measure("rounds")),
+    Column(name="sent by a rank", value=_measure("bytes_per_rank"), show=show_bytes, unit="B"),
+    Column(name="algbw", value=_measure("algbw_bytes_per_s"), show=show_rate, unit="B/s"),
+    Column(name="busbw", value=_measure("busbw_bytes_per_s"), show=show_rate, unit="B/s"),
+    Column(name="busiest link", value=_measure("busiest_link"), side="left"),
+    Column(name="busy", value=_measure("busiest_link_busy"), show=lambda share: f"{share:.0%}"),
+    Column(
+        name="why not",
+        value=lambda item: None if item.excluded is None else f"{item.excluded.code}: {item.excluded.reason}",
+        side="left",
+    ),
 )
-"""Sizes of a run; from and to are the interval of what is expected."""
+PORT_COLUMNS: Final = (
+    Column(name="axis", value=lambda row: row[0], side="left"),
+    Column(name="links", value=lambda row: row[1].kind, side="left"),
+    Column(name="of them", value=lambda row: row[1].links),
+    Column(name="bytes", value=lambda row: row[1].total_bytes, show=show_bytes, unit="B"),
+    Column(name="the busiest", value=lambda row: row[1].busiest, side="left"),
+    Column(name="carries", value=lambda row: row[1].busiest_bytes, show=show_bytes, unit="B"),
+    Column(name="used by ranks", value=lambda row: len(row[1].ranks)),
+)
+CROSSING_COLUMNS: Final = (
+    Column(name="axis", value=lambda row: row[0], side="left"),
+    Column(name="from", value=lambda row: row[1].sender, side="left"),
+    Column(name="to", value=lambda row: row[1].receiver, side="left"),
+    Column(name="bytes", value=lambda row: row[1].total_bytes, show=show_bytes, unit="B"),
+)
 
 
-def check_lines(body: Mapping[str, Any]) -> list[str]:
-    """What was run, the parts that are low, the causes in their order, and what explains a rate above the wire."""
-    nics = "one box" if body["boxes"] == 1 else f"{body['boxes']} boxes, NICs of each: {body['nics_per_box']}"
-    told = [f"\n{body['operation']} over {body['ranks']} ranks on {nics}"]
-    judged = (row for row in body["rows"] if row.expected_bytes_per_s is not None)
-    told += dict.fromkeys(f"  expected by {row.basis}: {row.by}" for row in judged)
-    for part in body["ranges"]:
-        if part.judged:
-            word = "low" if part.is_low else "normal"
-            told.append(f"  {part.name} (from {show_bytes(part.from_bytes)}): {word}, {part.low} of {part.judged} low")
-    bounds = ", ".join(f"{bound['algorithm']} {show_rate(bound['busbw_bytes_per_s'])}" for bound in body["bounds"])
-    told.append(f"  on a full wire busbw is at most: {bounds}")
-    if body["causes"]:
-        told.append("\nlikely causes, the best match first:")
-    for number, cause in enumerate(body["causes"], start=1):
-        told += [f"{number}. {cause.title}", f"   {cause.evidence}", f"   try: {cause.fix}"]
-    if body["above"] is not None:
-        cause = body["above"]
-        told += [f"\nabove the wire: {cause.title}", f"   {cause.evidence}", f"   {cause.fix}"]
-    return told
+def port_rows(body: Any) -> list[tuple[str, Any]]:
+    """Every sort of link of every axis."""
+    return [(merge["axis"], use) for merge in body["merges"] for use in merge["ports"] or ()]
+
+
+def crossing_rows(body: Any) -> list[tuple[str, Any]]:
+    """What crosses boxes, by axis."""
+    return [(merge["axis"], use) for merge in body["merges"] for use in merge["crossings"] or ()]
+
+
+def flip_lines(result: Result) -> list[str]:
+    """Where the fastest changes with size."""
+    return [f"from {flip['value']:,} B on: {flip['to']}, before {flip['from']}" for flip in result.flips]
+
+
+def _shown(result: Result) -> list[Any]:
+    """All algorithms of one group; of several axes the fastest of each."""
+    if len(result.body["merges"]) == 1:
+        return list(result.candidates)
+    found: list[Any] = []
+    for merge in result.body["merges"]:
+        found += [item for item in result.candidates if item.measures["axis"] == merge["axis"]][:_OF_AN_AXIS]
+    return found
+
+
+def draw_collective(console: Console, result: Result) -> None:
+    """Algorithms, and where they were asked for links."""
+    console.print(f"\n{result.body['fabric']}")
+    shown = _shown(result)
+    draw_columns(console, ALGORITHM_COLUMNS, shown)
+    if len(shown) < len(result.candidates):
+        console.print(f"{len(result.candidates) - len(shown)} more algorithms: --format json lists them all")
+    for columns, rows in ((PORT_COLUMNS, port_rows(result.body)), (CROSSING_COLUMNS, crossing_rows(result.body))):
+        if rows:
+            console.print()
+            draw_columns(console, columns, rows)
+    for line in flip_lines(result):
+        console.print(line)

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from meshwright.base.leaves import cells, records
 from meshwright.base.result import Result, plain
-from meshwright.output.collective_tables import CHECK_COLUMNS
+from meshwright.output.collective_check_tables import CHECK_COLUMNS
+from meshwright.output.collective_tables import (
+    ALGORITHM_COLUMNS,
+    CROSSING_COLUMNS,
+    PORT_COLUMNS,
+    crossing_rows,
+    flip_lines,
+    port_rows,
+)
 from meshwright.output.columns import (
     BATCH_COLUMNS,
     CURVE_COLUMNS,
@@ -197,6 +205,18 @@ def _parity(_result: Result, body: dict[str, Any]) -> Iterator[str]:
     yield from _titled("Layouts", _drawn(PARITY_COLUMNS, body.pop("layouts")))
 
 
+def _collective(result: Result, body: dict[str, Any]) -> Iterator[str]:
+    yield from _titled(f"Algorithms on {body.pop('fabric')}", _drawn(ALGORITHM_COLUMNS, result.candidates))
+    for title, columns, rows in (
+        ("Links of each axis", PORT_COLUMNS, port_rows(body)),
+        ("From box to box", CROSSING_COLUMNS, crossing_rows(body)),
+    ):
+        if rows:
+            yield from _titled(title, _drawn(columns, rows))
+    yield from _listed("Where the fastest changes with size", flip_lines(result))
+    del body["merges"]
+
+
 _DRAWN: Final[Mapping[str, Callable[[Result, dict[str, Any]], Iterator[str]]]] = {
     "inspect": _parts,
     "explain": _formulas,
@@ -208,6 +228,7 @@ _DRAWN: Final[Mapping[str, Callable[[Result, dict[str, Any]], Iterator[str]]]] =
     "collective check": _checked,
     "run train": _ran,
     "verify parity": _parity,
+    "collective time": _collective,
 }
 """The tables of a command; what they hold is taken out of the body."""
 

@@ -30,7 +30,8 @@ from meshwright.layout.layout import Layout
 from meshwright.output import (
     bodies,
     bodies_catalog,
-    bodies_collectives,
+    bodies_collective,
+    bodies_collective_check,
     bodies_local,
     bodies_pool,
     bodies_rack,
@@ -85,13 +86,14 @@ COMMANDS: Final = (
     Command(name="topology", body=bodies_topology.TopologyBody),
     Command(name="checkpoint interval", body=bodies_timelines.IntervalBody),
     Command(name="checkpoint timeline", body=bodies_timelines.SavesBody),
-    Command(name="collective check", body=bodies_collectives.CheckBody, given=frozenset({"system"})),
+    Command(name="collective check", body=bodies_collective_check.CheckBody, given=frozenset({"system"})),
     Command(name="calibrate local", body=bodies_local.LocalBody),
     Command(name="run train", body=bodies_runs.RunTrainBody, given=frozenset({"model", "job", "layout"})),
     Command(name="verify parity", body=bodies_runs.VerifyParityBody, given=frozenset({"model", "job"})),
     Command(name="verify run", body=bodies_verify.VerifyRunBody, given=frozenset({"model", "layout"})),
     Command(name="verify run", body=bodies_verify.CallsBody, given=frozenset({"model", "layout"}), form="check"),
     Command(name="verify run", body=bodies_verify.BubblesBody, form="sleep"),
+    Command(name="collective time", body=bodies_collective.CollectiveBody, candidate="CollectiveCandidate"),
     Command(name="compare", body=bodies.CompareBody),
     Command(name="list", body=bodies_catalog.CatalogBody),
     Command(name="study list", body=bodies_catalog.StudiesBody),
@@ -217,7 +219,9 @@ def _candidates(known: _Definitions) -> Schema:
         name: _closed({**base, "memory": memory, **known.record(own)["properties"]}) for name, own in measures.items()
     }
     training = known.record(bodies_training.TrainMeasures)
+    collective = known.record(bodies_collective.CollectiveMeasures)["properties"]
     return {
+        "CollectiveCandidate": _closed({**base, "layout": empty, "memory": empty, **collective}),
         "FitCandidate": _closed({**base, "memory": known.of(bodies.FitMemory)}),
         **serving,
         "TrainCandidate": _closed(

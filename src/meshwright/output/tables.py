@@ -13,7 +13,8 @@ from meshwright.base.result import Result
 from meshwright.base.result import plain as plain_value
 from meshwright.base.units import show_bytes, show_flops, show_seconds
 from meshwright.output.amounts import pair, short
-from meshwright.output.collective_tables import CHECK_COLUMNS, check_lines
+from meshwright.output.collective_check_tables import CHECK_COLUMNS, check_lines
+from meshwright.output.collective_tables import draw_collective
 from meshwright.output.columns import (
     CONVENTION_COLUMNS,
     PART_COLUMNS,
@@ -344,6 +345,7 @@ _DRAWN: Final[Mapping[str, Callable[[Console, Result], None]]] = {
     "run train": _ran,
     "verify parity": _parity,
     "verify run": draw_verify,
+    "collective time": draw_collective,
     "compare": _changes,
 }
 """What draws the answer of a command."""
