@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from meshwright.base.errors import SystemSpecError
 from meshwright.cost.link_loads import flow_loads, load_program
-from meshwright.system.fabric import system_fabric
+from meshwright.system.fabric import staged_box
 from meshwright.system.graph import CPU, PCIE_SWITCH
 from meshwright.system.system import System
 
@@ -64,7 +63,7 @@ def numa_staging(
     No time: the bandwidth between CPUs is not published. Raises SYS028 for cards that a box does not have, or one
     without CPUs. Source: chapter "Supernodes", section 6.5.1.
     """
-    fabric = _host(system, cards, order)
+    fabric = staged_box(system, cards, order)
     program = load_program(operation, algorithm, cards)
     cpus = np.flatnonzero(fabric.kind == CPU)
     owner = _owners(fabric, cpus)
@@ -132,18 +131,6 @@ def message_of_total(algorithm: str, operation: str, ranks: int, total_bytes: in
     program = load_program(operation, algorithm, ranks)
     sent = sum(step.times * int(step.pieces.sum()) for step in program.steps)
     return total_bytes * program.message_pieces / sent
-
-
-def _host(system: System, cards: int, order: tuple[int, ...]) -> Fabric:
-    """One box of so many cards, with its CPUs."""
-    if cards < 2 or cards > system.devices_per_node or sorted(order) != list(range(cards)):  # noqa: PLR2004 - a pair
-        cause = f"cards {order} of {cards}, and a box has {system.devices_per_node}"
-        raise SystemSpecError(28, cause, "give each card of 0 to cards - 1 once, at least two, at most a box")
-    topology = replace(system.topology, scale_up="switch")
-    fabric = system_fabric(replace(system, nodes=1, devices_per_node=cards, topology=topology))
-    if not np.any(fabric.kind == CPU):
-        raise SystemSpecError(28, f"{system.id} says nothing of its CPUs", "give host.numa_nodes or host.cpus")
-    return fabric
 
 
 def _owners(fabric: Fabric, cpus: Ints) -> Ints:

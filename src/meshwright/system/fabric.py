@@ -60,6 +60,18 @@ def system_fabric(system: System) -> Fabric:
     return boxed(system.name, box, system.nodes, host, network, relay=rails)
 
 
+def staged_box(system: System, cards: int, order: tuple[int, ...]) -> Fabric:
+    """One box of so many cards, with its CPUs. Raises SYS028 for an order that is none of theirs, or without CPUs."""
+    if cards < 2 or cards > system.devices_per_node or sorted(order) != list(range(cards)):  # noqa: PLR2004 - a pair
+        cause = f"cards {order} of {cards}, and a box has {system.devices_per_node}"
+        raise SystemSpecError(28, cause, "give each card of 0 to cards - 1 once, at least two, at most a box")
+    topology = replace(system.topology, scale_up=SWITCH)
+    fabric = system_fabric(replace(system, nodes=1, devices_per_node=cards, topology=topology))
+    if not np.any(fabric.kind == CPU):
+        raise SystemSpecError(28, f"{system.id} says nothing of its CPUs", "give host.numa_nodes or host.cpus")
+    return fabric
+
+
 def _name(text: str) -> str:
     return text.partition(":")[0].partition(",")[0].strip().replace("-", "_")
 
