@@ -186,7 +186,8 @@ class Fact:
         if self.unit == "grid":
             return text
         if text.startswith("["):
-            return tuple(item * UNITS[self.unit][1] for item in _listed(text))
+            scale = UNITS[self.unit][1] if self.unit in UNITS else 1  # `block ids` are numbers of things
+            return tuple(item * scale for item in _listed(text))
         if self.unit == "ratio" and ":" in text:
             return _listed(text.replace(":", ","))
         return Fraction(text) * UNITS[self.unit][1]

@@ -244,7 +244,6 @@ def test_the_next_command_of_ones_own_config_names_its_path(tmp_path):
         " checkpoint",
         " checkpoint interval",
         " checkpoint timeline",
-        " collective",
         " collective check",
         " calibrate",
         " calibrate local",

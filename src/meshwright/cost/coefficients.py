@@ -134,7 +134,7 @@ class Coefficients:
         if not is_traced(self.group.ranks):
             return found
         told: Any = stated(found, self.group.ranks, f"{name}_of_{self.label}", basis="formula", source=self.source)
-        return np.where(found == (name == "message_pieces"), found.astype(object), told)
+        return cast("Any", np.where(found == (name == "message_pieces"), found.astype(object), told))
 
 
 def coefficients(module: ModuleType, operation: str, group: Group) -> Coefficients:
@@ -157,7 +157,7 @@ def _turns(module: ModuleType, operation: str, shapes: tuple[tuple[int, int], ..
     """Ratios of near over far bandwidth, ascending, beyond each of which the far links limit another kind of rounds."""
     found = [rounds_of(module, operation, *shape) for shape in shapes]
     leaving = [(item.port[item.box > 0], item.box[item.box > 0]) for item in found if item is not None]
-    return cast("Floats", np.unique(np.concatenate([np.zeros(0), *(port / box for port, box in leaving)])))
+    return np.unique(np.concatenate([np.zeros(0), *(port / box for port, box in leaving)]))
 
 
 @lru_cache(maxsize=4096)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from meshwright.base.units import show_bytes, show_flops, show_seconds
 
@@ -76,7 +76,11 @@ def fullest(result: Result) -> Candidate | None:
 def catalog_cells(item: Mapping[str, Any]) -> dict[str, Any]:
     """What a catalog's entry tells beside its id; a list as words."""
     told = {key: value for key, value in item.items() if key not in HIDDEN_OF_ITEMS and value not in ("", None, {})}
-    return {key: " ".join(value) if isinstance(value, (tuple, list)) else value for key, value in told.items()}
+    return {key: _words(value) for key, value in told.items()}
+
+
+def _words(value: Any) -> Any:
+    return " ".join(map(str, cast("list[Any]", value))) if isinstance(value, (tuple, list)) else value
 
 
 def faulted(result: Result) -> list[Candidate]:

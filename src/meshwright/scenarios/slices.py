@@ -95,7 +95,7 @@ def rewiring(  # noqa: PLR0917 - an exchange, two numbers of links and their rat
         raise SystemSpecError(35, f"{message_bytes} bytes, rewired in {rewiring_s} s", "give both above zero")
     sent = collective_time("ring", ranks, message_bytes, Seconds(0.0), link_bytes_per_s).sent_bytes
     rates = [links * link_bytes_per_s for links in (before_links, after_links)]
-    before, after = (float(transfer_s(1, sent, rate)) for rate in rates)
+    before, after = (float(transfer_s(sent, 1, 1, rate)) for rate in rates)
     if not sent:
         raise SystemSpecError(35, "one rank sends nothing", "give at least two ranks")
     exact = Fraction(sent) / Fraction(repr(float(link_bytes_per_s)))
