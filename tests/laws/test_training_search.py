@@ -1,7 +1,8 @@
 """The search of `plan train` finds what every layout by itself gives: the best, their verdicts, their columns.
 
 Twenty small spaces of dense and MoE models, with and without limits. The gate takes a few of them; the campaign
-(`python -m tests.campaign training`) all, up to 20,000 layouts each, every one evaluated in a table of its own.
+(`python -m tests.campaign training`) all, up to 20,000 layouts each, every one evaluated in a table of its own, and
+with every offload that the search may try.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from meshwright.model.reader import read_model
 from meshwright.scenarios import _training_search as search
 from meshwright.scenarios._training_bounds import least_goals
 from meshwright.scenarios._training_choices import OFFLOADS, POLICIES
+from meshwright.scenarios._training_host import offloads
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios._training_refusals import refusal, refused
 from meshwright.scenarios._training_space import (
@@ -72,7 +74,7 @@ class Question:
 def question(number: int) -> Question:
     """The numbered space: the first of random draws that is not empty and not too large."""
     dice = Random(number)  # noqa: S311 - test cases, not secrets
-    most = 250 if number in IN_GATE else MOST
+    most = 800 if number in IN_GATE else MOST
     while True:
         model, system = read_model(dice.choice(MODELS)), read_system(dice.choice(SYSTEMS))
         job = TrainJob(tokens=10**9, sequence=dice.choice([512, 2048, 3072]), global_batch=dice.choice([4, 6, 8, 16]))
@@ -81,7 +83,7 @@ def question(number: int) -> Question:
         if {"pp"} & layout.keys() and system.devices % layout["pp"]:
             continue
         space = training_space(model, system, job, layout)
-        if most / 20 <= space.size <= most:
+        if most / 20 <= space.size * (1 + len(offloads(system, layout))) <= most:
             break
     deadline = dice.choice([None, 0.5, 1.02, 2.0])
     if deadline is not None:
@@ -159,7 +161,14 @@ def test_the_search_finds_what_every_layout_by_itself_gives(number, record_prope
     layouts = [layout for rows in chunks(ask.space, ask.model) for layout in rows.rows()]
     assert len({layout.id for layout in layouts}) == len(layouts)
     every = [alone(ask, layout) for layout in layouts]
-    record_property("cases", len(every))
+    for offload in offloads(ask.system, ask.options.layout):
+        moved = [alone(ask, replace(layout, offload=offload)) for layout in layouts]
+        for row, before in zip(moved, every[: len(layouts)], strict=True):
+            if before["fits"]:  # it is no sooner for an offload, and ties go to none
+                assert row["finish_s"] >= before["finish_s"] * (1 - TIE)
+            else:
+                every.append(row)
+    record_property("cases", len(layouts) * (1 + len(offloads(ask.system, ask.options.layout))))
     assert found_by_search(ask) == best_of(ask, every)
 
 
