@@ -57,7 +57,7 @@ _ANOTHER = {
     "CloudMatrix384": ("GB200 NVL72",),
     "TPU v4": ("GB200 NVL72",),
     "TPU v5p": ("NVLink 4",),
-    "4 -> 8": ("2 -> 8",),
+    "4 -> 8": ("4 -> 16",),
     "ring": ("switch",),
     "swing": ("recursive_halving",),
     "recursive_halving": ("swing",),

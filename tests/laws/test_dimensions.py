@@ -252,6 +252,7 @@ def test_the_functions_left_out_exist_and_take_a_noun_a_table_or_a_name():
         "Step",
         "Group",
         "Program",
+        "CollectiveFit",
         "Rate",
         "Exchange",
         "Fabric",
