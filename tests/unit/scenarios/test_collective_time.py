@@ -148,6 +148,12 @@ def test_other_traffic_slows_what_shares_its_links(depth):
     assert beside.best.measures["time_s"] > 1.5 * alone.best.measures["time_s"]
 
 
+def test_paths_that_would_not_fit_into_memory_are_refused_before_they_are_made():
+    # 16 steps of 65,536 sends over 16,384 links on average: terabytes
+    with pytest.raises(CollectiveError, match="COL030"):
+        asked(on="ring:65536", algorithm="recursive_doubling")
+
+
 @pytest.mark.parametrize("on", ["hgx-a100", "hgx-h100 x2", "rtx4090-host x2", "cloudmatrix384"])
 def test_a_switch_that_nobody_measured_to_add_is_no_choice_unless_it_is_named(on):
     # NVSwitch of A100 has no SHARP, and whether switches between boxes have it is theirs to say
