@@ -381,9 +381,7 @@ def _sentence(merge: _Merge, options: CollectiveOptions, *, alone: bool) -> str:
     return f"{name} is the fastest {told}" if len(merge.ran) > 1 else f"{name}, {told}"
 
 
-def _notes(
-    options: CollectiveOptions, merges: list[_Merge], layout: Layout | None, supposed: bool
-) -> tuple[str, ...]:
+def _notes(options: CollectiveOptions, merges: list[_Merge], layout: Layout | None, supposed: bool) -> tuple[str, ...]:
     found: list[str] = []
     if supposed:
         found.append(f"{IN_SWITCH} supposes that the switch adds: nobody measured here that it does")

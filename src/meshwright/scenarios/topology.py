@@ -11,6 +11,7 @@ import numpy as np
 from meshwright.base.errors import SystemSpecError
 from meshwright.base.result import Basis, Result, Source, Verdict
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds, show_bytes, show_rate, show_short
+from meshwright.cost.collectives import busbw_factor
 from meshwright.cost.link_loads import (
     MOST_CROSSED,
     UNIFORM,
@@ -177,7 +178,8 @@ def network_of(options: TopologyOptions, system: System | None) -> Fabric:
 def topology(options: TopologyOptions, system: System | None) -> Result:
     """The network's counts, its cut, and the loads of a collective on it. system: None for a spec.
 
-    Raises SYS020..SYS029, COL001 (algorithm), COL002 (ranks). Source: chapter "Supernodes", sections 6.5.1 and 6.5.4.
+    Raises SYS020..SYS029, COL001 (algorithm), COL002 (ranks), COL017 (operation). Source: chapter "Supernodes",
+    sections 6.5.1 and 6.5.4.
     """
     fabric = network_of(options, system)
     facts = network_facts(fabric)
@@ -288,6 +290,7 @@ def _loaded(
 ) -> tuple[Floats | None, LoadFacts | None, tuple[RoundRow, ...]]:
     if options.load is None:
         return None, None, ()
+    busbw_factor(options.load, len(fabric.devices))  # refuses what is no operation
     if options.algorithm is None:
         check_uniform(options.load)
         loads = all_to_all_loads(fabric, float(options.bytes), options.destinations)
