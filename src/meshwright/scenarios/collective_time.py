@@ -118,7 +118,7 @@ def collective_time(
         best=best,
         candidates=tuple(candidates),
         flips=_flips(changes),
-        notes=_notes(options, merges, layout, _supposed(merges, fabric, system)),
+        notes=(*_supposed(merges, fabric, system), *_notes(options, merges, layout)),
         not_modelled=_NOT_MODELLED,
         sources=(*(() if system is None else system.facts.sources), _CHAPTER),
         basis={"candidates[]": BASIS[options.depth], "merges[]": BASIS[options.depth], "flips[]": BASIS[options.depth]},
@@ -244,10 +244,12 @@ def _in_one_box(members: tuple[Ints, ...], fabric: Fabric) -> bool:
     return all(len(np.unique(fabric.box[fabric.devices[group]])) == 1 for group in members)
 
 
-def _supposed(merges: list[_Merge], fabric: Fabric, system: System | None) -> bool:
-    """Whether a switch adds in an answer that nobody measured to add."""
+def _supposed(merges: list[_Merge], fabric: Fabric, system: System | None) -> tuple[str, ...]:
+    """That a switch adds in the answer which nobody measured to add."""
     adding = (merge.groups for merge in merges if IN_SWITCH in merge.ran)
-    return any(system is None or not _known_to_add(groups, fabric, system) for groups in adding)
+    if any(system is None or not _known_to_add(groups, fabric, system) for groups in adding):
+        return (f"{IN_SWITCH} supposes that the switch adds: nobody measured here that it does",)
+    return ()
 
 
 def _times(merge: _Merge, options: CollectiveOptions) -> Times:
@@ -381,10 +383,8 @@ def _sentence(merge: _Merge, options: CollectiveOptions, *, alone: bool) -> str:
     return f"{name} is the fastest {told}" if len(merge.ran) > 1 else f"{name}, {told}"
 
 
-def _notes(options: CollectiveOptions, merges: list[_Merge], layout: Layout | None, supposed: bool) -> tuple[str, ...]:
+def _notes(options: CollectiveOptions, merges: list[_Merge], layout: Layout | None) -> tuple[str, ...]:
     found: list[str] = []
-    if supposed:
-        found.append(f"{IN_SWITCH} supposes that the switch adds: nobody measured here that it does")
     slow = [name for name, (_, timed) in merges[0].ran.items() if not timed.again]
     if slow and layout is None:
         found.append(f"not asked at other sizes, because a run is long: {', '.join(slow)}")

@@ -188,7 +188,7 @@ def topology(options: TopologyOptions, system: System | None) -> Result:
         command="topology",
         verdict=Verdict(answer="yes", text=_told(facts, load)),
         inputs={"model": None, "system": system, "job": None, "layout": None, "options": options},
-        notes=_notes(fabric, facts),
+        notes=(*_notes(fabric, facts), *_as_it_is(options, facts)),
         not_modelled=_NOT_MODELLED if facts.switch_chips is not None else (*_NOT_MODELLED, _UNCOUNTED),
         sources=(*(() if system is None else system.facts.sources), _CHAPTER),
         basis={"network": str(Basis.FORMULA), "load": str(Basis.FORMULA), "links": str(Basis.FORMULA)},
@@ -428,6 +428,12 @@ def _notes(fabric: Fabric, facts: NetworkFacts) -> tuple[str, ...]:
     if not np.isfinite(fabric.bandwidth_bytes_per_s).all():
         notes.append("a link without a published bandwidth bounds nothing and counts nothing in a cut")
     return tuple(notes)
+
+
+def _as_it_is(options: TopologyOptions, facts: NetworkFacts) -> tuple[str, ...]:
+    if options.algorithm is None or facts.boxes == 1:
+        return ()
+    return (f"{options.algorithm} runs as it is, in one order of ranks: collective time fits it to boxes and all NICs",)
 
 
 def _next(options: TopologyOptions) -> tuple[str, ...]:

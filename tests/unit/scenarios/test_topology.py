@@ -70,6 +70,11 @@ def test_a_ring_over_two_boxes_pays_its_slowest_link_in_every_round():
     assert load["busiest_s"] == pytest.approx(30 * 10240 / 16 / 50e9)
 
 
+def test_a_program_over_boxes_says_that_it_does_not_use_all_their_nics():
+    told = answer("hgx-h100 x2", "hgx-h100 x2", load="all_reduce", algorithm="ring", bytes=10240)["notes"]
+    assert any("in one order of ranks" in note for note in told)
+
+
 def test_links_are_told_by_sort_and_carry_all_bytes():
     found = answer("rail-optimised:4,rails=2,group=2,radix=4", load="all_to_all", bytes=10**6)
     names = [row["id"] for row in found["links"]]

@@ -31,7 +31,8 @@ def clos(  # noqa: PLR0917 - what a Clos network is made of
 ) -> Fabric:
     """Two levels, `lines` cables between each leaf and each spine; each is a vertex of one chip a plane.
 
-    Raises SYS023 for a seed out of range. Source of the routing: equal-cost multipath, RFC 2992; the hash is `routing.hashed`.
+    Raises SYS023 for a seed out of range. Source of the routing: equal-cost multipath, RFC 2992; the hash is
+    `routing.hashed`.
     """
     if not 0 <= seed < _MOST_SEED:
         raise SystemSpecError(23, f"seed is {seed}", f"give 0 to {_MOST_SEED - 1}")
