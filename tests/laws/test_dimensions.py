@@ -164,6 +164,7 @@ TABLE_LEVEL = {
     "link_loads.cut": "a Fabric in, a Cut out: held by maximum flow",
     "link_loads.flow_loads": "a Fabric and columns in, Loads out: held by the laws of link loads",
     "link_loads.injection_bytes_per_s": "a Fabric in: held by the laws of link loads",
+    "link_loads.links_a_flow": "a Fabric in, links of a path out: held by a test of what is walked in parts",
     "link_loads.oversubscription": "a Fabric in: held by the laws of link loads",
     "link_loads.pairs": "a Fabric in, columns out",
     "link_loads.route_loads": "a Fabric and Routes in, Loads out: held by the laws of link loads",

@@ -111,6 +111,8 @@ def _pairs(root, answer):
         (("--window", "128"), "JOB101"),
         (("--path", "0GB/s"), "JOB101"),
         (("--latency", "1us", "--one-way", "1us"), "JOB101"),
+        (("--latency", "1us"), "JOB101"),
+        (("--data", "101GB", "--path", "50GB/s"), "JOB102"),
         (("--periods", "1s"), "JOB102"),
         (("--link", "string"), "SYS002"),
         (("--trace", "nowhere.toml"), "IO010"),

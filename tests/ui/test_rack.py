@@ -32,6 +32,14 @@ def test_cards_alone_do_not_decide():
     assert answer["device_power_w"] * 171 < 120e3 < answer["node_power_per_device_w"] * 96
 
 
+def test_the_label_of_the_budget_does_not_lie_on_that_of_the_largest_step(tmp_path):
+    file = tmp_path / "rack.svg"
+    answer_of(*LINE, "--svg", str(file))
+    root = ET.fromstring(file.read_text())  # noqa: S314 - our own text
+    labels = [(float(item.get("x")), float(item.get("y"))) for item in root.iter("{*}text")]
+    assert not [1 for x, y in labels for other, below in labels if x == other and 0 < abs(y - below) < 11]
+
+
 def test_the_picture_has_a_bar_for_every_step_and_pale_ones_beyond_the_budget(tmp_path):
     file = tmp_path / "rack.svg"
     answer = answer_of(*LINE, "--svg", str(file))

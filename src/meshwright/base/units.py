@@ -36,6 +36,7 @@ _MOST_EXPONENT: Final = 60
 _MOST_DIGITS: Final = 100
 _MANY: Final = 1000
 _BEYOND_FLOPS: Final = 1e19
+_BITS: Final = re.compile(r"^([kKMGTPE]?)b(?:ps|/s|its?/s|its?)?$")
 _NUMBER: Final = re.compile(r"^\s*([+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
 
 
@@ -191,6 +192,10 @@ def _scale(text: str, number: str, unit: str, dimension: str, what: str) -> Frac
     if belongs is not None:
         cause = f"{what}: {text} is in {unit}, a unit of {belongs}, where {dimension} is needed"
         raise FileError(2, cause, f"write it as in {_EXAMPLE[dimension]}")
+    bits = _BITS.match(unit)  # GB/s for Gb/s would be eight times as much
+    if bits is not None and (spelled := f"{bits[1]}bit{'/s' * (dimension == 'bytes_per_s')}") in units:
+        cause = f"{what}: {unit!r} is not a unit of {dimension}"
+        raise FileError(2, cause, f"write {number}{spelled} for bits, {spelled.replace('bit', 'B')} for bytes")
     raise FileError(2, f"{what}: {unit!r} is not a unit of {dimension}", suggest(unit, units))
 
 

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 UNIFORM: Final = "all_to_all"
 Destinations = Literal["all", "others"]
 MOST_FLOWS: Final = 2**22
+MOST_CROSSED: Final = 300_000_000
+"""Links that the flows of one answer may cross in all: more would take minutes."""
 _AT_ONCE: Final = 500_000
+_LINKS_AT_ONCE: Final = 2_000_000
+_PROBED: Final = 64
 _UNREACHED: Final = 1 << 30
 
 
@@ -74,7 +78,36 @@ def flow_loads(fabric: Fabric, sender: Ints, receiver: Ints, flow_bytes: Floats)
     Conserved: the bytes on all links are those of each flow times the links that it crosses. Source: chapter
     "Supernodes", section 6.5.1.
     """
-    return route_loads(fabric, fabric.route(sender, receiver), flow_bytes)
+    rows = _flows_at_once(fabric, sender, receiver)
+    if len(sender) <= rows:
+        return route_loads(fabric, fabric.route(sender, receiver), flow_bytes)
+    total = np.zeros(len(fabric.sender))
+    longest, most, crossed, flows = 0.0, 0, 0.0, 0
+    for start in range(0, len(sender), rows):
+        own = slice(start, start + rows)
+        part = route_loads(fabric, fabric.route(sender[own], receiver[own]), flow_bytes[own])
+        total += part.link_bytes
+        longest, most = max(longest, part.longest_s), max(most, part.most_links)
+        crossed, flows = crossed + part.byte_links, flows + part.flows
+    return Loads(link_bytes=total, longest_s=longest, most_links=most, byte_links=crossed, flows=flows)
+
+
+def _flows_at_once(fabric: Fabric, sender: Ints, receiver: Ints) -> int:
+    """How many flows are routed together, so that the columns of their links fit into memory on any network."""
+    if len(sender) <= _PROBED:
+        return len(sender)
+    probed = np.random.default_rng(0).integers(0, len(sender), _PROBED)  # a fixed step may meet like flows alone
+    return max(1, int(_LINKS_AT_ONCE / max(1.0, _mean_links(fabric, sender[probed], receiver[probed]))))
+
+
+def _mean_links(fabric: Fabric, sender: Ints, receiver: Ints) -> float:
+    return len(fabric.route(sender, receiver).links) / len(sender)
+
+
+def links_a_flow(fabric: Fabric) -> float:
+    """Links between a device and others, about: of the first device and some, evenly apart."""
+    some = fabric.devices[np.linspace(0, len(fabric.devices) - 1, _PROBED).astype(np.int64)]
+    return max(1.0, _mean_links(fabric, np.full(_PROBED, fabric.devices[0]), some))
 
 
 def route_loads(fabric: Fabric, routes: Routes, flow_bytes: Floats) -> Loads:
@@ -161,6 +194,10 @@ def all_to_all_loads(fabric: Fabric, sent_bytes: float, destinations: Destinatio
     if count * count > MOST_FLOWS:
         cause = f"an all_to_all of {count} devices has {count * (count - 1)} flows"
         raise SystemSpecError(29, cause, f"take at most {int(MOST_FLOWS**0.5)} devices")
+    crossed = count * count * links_a_flow(fabric)
+    if crossed > MOST_CROSSED:
+        cause = f"an all_to_all of {count} devices crosses {crossed:.3g} links"
+        raise SystemSpecError(29, cause, "take fewer devices, or a network of shorter paths")
     block = sent_bytes / (count if destinations == "all" else max(1, count - 1))
     total = np.zeros(len(fabric.sender))
     longest, most, crossed, flows = 0.0, 0, 0.0, 0

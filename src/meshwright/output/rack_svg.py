@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from meshwright.base.result import Result
 
 _WIDTH, _PANEL, _LEFT, _TOP, _GAP = 900.0, 120.0, 110.0, 40.0, 44.0
+_LINE: Final = 16.0
 _COLOURS: Final = ("#4c78a8", "#f58518", "#54a24b", "#b279a2")
 _FONT: Final = 'role="img" font-family="sans-serif" font-size="11"'
 
@@ -79,4 +80,6 @@ def _scale(most: float, limit: float | None, show: Callable[[float], str], top: 
     if limit is not None and most and limit <= most:
         y = top + _PANEL - _PANEL * limit / most
         yield f'<line class="budget" x1="{_LEFT:g}" y1="{y:.2f}" x2="{_WIDTH - 20:g}" y2="{y:.2f}" stroke="#e45756"/>'
-        yield f'<text x="{_LEFT - 6:g}" y="{y + 4:.2f}" text-anchor="end" fill="#e45756">{show(limit)}</text>'
+        close = y - top < _LINE  # to the label of the largest step
+        x, below, anchor = (_LEFT + 6, -4, "start") if close else (_LEFT - 6, 4, "end")
+        yield f'<text x="{x:g}" y="{y + below:.2f}" text-anchor="{anchor}" fill="#e45756">{show(limit)}</text>'

@@ -112,16 +112,16 @@ def bounds(asked: Asked) -> tuple[Bound, ...]:
     usual = next(name for name in _USUAL if name in known)
     others = () if asked.boxes == 1 else tuple(name for name in _CROSSING if name in known)
     names = [usual, *others]
-    if asked.operation == "all_reduce" and reduces_in_switch(asked):
+    if asked.operation == "all_reduce" and asked.boxes == 1 and reduces_in_switch(asked.system.scale_up):
         names.append(IN_SWITCH)
     fitting = [name for name in names if COLLECTIVES.module(name).permits(asked.operation, asked.ranks)]
     return tuple(_bound(asked, name) for name in fitting)
 
 
-def reduces_in_switch(asked: Asked) -> bool:
-    """Whether switches of the box's link were measured to reduce."""
-    same = (fit for fit in collective_fits() if fit.family == IN_SWITCH and same_link(fit.link, asked.system.scale_up))
-    return asked.boxes == 1 and any(same)
+def reduces_in_switch(link: Link) -> bool:
+    """Whether switches of this link, at whatever rate and latency, were measured to reduce."""
+    known = {fit.link for fit in collective_fits() if fit.family == IN_SWITCH}
+    return any(_catalog_link(name).name == link.name for name in known if name in LINKS.names())
 
 
 def fits_of(asked: Asked, families: Sequence[str]) -> tuple[CollectiveFit, ...]:

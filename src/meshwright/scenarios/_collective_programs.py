@@ -51,7 +51,7 @@ def placed(  # noqa: PLR0917 - a program and its places
 
     channels: of rings and trees over several boxes; None for one a rank of a box, 1 where boxes hold unequal parts.
     Raises COL001, COL002, COL010 (algorithm), COL030 (too many sends), COL033 (ranks not even over boxes), COL034 (no
-    switch that joins all ranks), COL035 (channels).
+    switch that joins all ranks).
     """
     module: Any = COLLECTIVES.module(name)
     ranks = len(groups[0])
@@ -85,12 +85,10 @@ def _shape(name: str, module: Any, groups: tuple[Ints, ...], fabric: Fabric) -> 
 def _orders(
     name: str, operation: str, groups: tuple[Ints, ...], fabric: Fabric, channels: int | None
 ) -> tuple[Ints, ...]:
-    """Orders of the ranks, one a channel; none where the program runs as it is. Raises COL035."""
+    """Orders of the ranks, one a channel; none where the program runs as it is."""
     sizes = _box_sizes(groups, fabric)
     ranks = len(groups[0])
     most = sizes.pop() if len(sizes) == 1 else 1
-    if channels is not None and not 1 <= channels <= ranks:
-        raise CollectiveError(35, f"{channels} channels", f"give 1 to {ranks}, the ranks of a box at most")
     if name not in _IN_CHANNELS or operation not in OPERATIONS or most == ranks:
         return ()
     return box_orders(ranks, most)[: channels or most]

@@ -84,6 +84,8 @@ def route_of(options: PoolOptions, link: Link | None) -> Route:
     times = [] if latency is None else [latency]
     if not all(0 < rate <= _MOST_RATE for rate in rates) or not all(0 < time <= _MOST_TIME_S for time in times):
         raise JobError(101, "a rate or a round trip that is zero, or beyond any link's", "give each above zero")
+    if path is None and latency is not None:
+        raise JobError(101, "a round trip without its path", "give --link, or --path")
     if options.window is not None and (latency is None or path is None):
         raise JobError(101, "a window without its path or round trip", "give --link, or --path and --latency")
     if (
@@ -100,8 +102,12 @@ def _check_reads(options: PoolOptions, path: float | None) -> None:
     if (options.periods or options.data is not None) and path is None:
         raise JobError(102, "reads without a path", "give --link, or --path")
     if not 1 <= options.reads <= _MOST_COUNT or not 1 <= (1 if options.data is None else options.data) <= _MOST_BYTES:
-        cause = f"{options.reads} reads of {options.data} bytes"
+        size = "what is borrowed" if options.data is None else f"{options.data} bytes"
+        cause = f"{options.reads} reads of {size}"
         raise JobError(102, cause, f"give 1 to {_MOST_COUNT} reads of at least one byte")
+    if options.data is not None and options.data > max(options.demand):
+        cause = f"reads of {options.data} bytes, and the largest job has {max(options.demand)}"
+        raise JobError(102, cause, "give --data of a part of a job")
     if len(options.periods) > _MOST_PERIODS or not all(0 < period <= _MOST_TIME_S for period in options.periods):
         raise JobError(102, "periods", f"give up to {_MOST_PERIODS} times above zero")
     if len(options.operations) > _MOST_OPERATIONS:

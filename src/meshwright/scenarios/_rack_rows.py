@@ -110,7 +110,8 @@ def site_of(system: System, options: RackOptions, limit: Watts) -> Site:
     most = int(powered_nodes(options.power, NO_WATTS, node_w))
     asked = [*options.devices, *(count * system.devices_per_node for count in options.boxes)]
     if max([most * system.devices_per_node, *asked]) > _MOST_DEVICES:
-        cause = f"{options.power:g} W carry {most} boxes of {system.devices_per_node} devices"
+        told = f"{options.power:g} W carry {most} boxes of {system.devices_per_node} devices"
+        cause = told if most * system.devices_per_node > _MOST_DEVICES else f"{max(asked)} devices"
         raise SystemSpecError(31, cause, f"give a budget, and counts, of at most {_MOST_DEVICES} devices")
     largest_ports = max([most, *(_boxes_of(found, count) for count in options.devices), *options.boxes]) * ports
     if largest_ports > reached_count(MOST_TIERS, options.radix):
@@ -203,12 +204,19 @@ def _price(options: RackOptions, boxes: int, switches: int) -> float | None:
 def _check_amounts(options: RackOptions, limit_w: float) -> None:
     watts = {"power": options.power, "air_limit": limit_w}
     prices = {"box_price": options.box_price or 0.0, "switch_price": options.switch_price or 0.0}
-    wrong = [name for name, value in watts.items() if not 0 < value <= _MOST_WATTS]
-    wrong += [name for name in ("fixed", "switch_power") if not 0 <= float(getattr(options, name)) <= _MOST_WATTS]
+    dark = next((name for name, value in watts.items() if not 0 < value <= _MOST_WATTS), None)
+    if dark is not None:
+        cause = f"--{dark.replace('_', '-')} is {watts[dark]:g} W"
+        raise SystemSpecError(30, cause, f"give more than 0 W, {_MOST_WATTS:g} W at most")
+    if (options.box_price is None) != (options.switch_price is None):
+        raise SystemSpecError(
+            30, "--box-price and --switch-price belong together", "give both, 0 for what is not counted"
+        )
+    wrong = [name for name in ("fixed", "switch_power") if not 0 <= float(getattr(options, name)) <= _MOST_WATTS]
     wrong += [name for name, value in prices.items() if not 0 <= value <= _MOST_PRICE]
     if wrong:
         name = wrong[0].replace("_", "-")
-        raise SystemSpecError(30, f"--{name} is no amount of a site", f"give 0 to {_MOST_WATTS:g}; a budget above zero")
+        raise SystemSpecError(30, f"--{name} is no amount of a site", f"give 0 to {_MOST_WATTS:g}")
 
 
 def _check_counts(options: RackOptions) -> None:

@@ -193,6 +193,9 @@ def _asked(found: Measurement, system: System, options: CheckOptions) -> Asked:
 
 
 def _check_shares(asked: Asked, options: CheckOptions) -> None:
+    for name, count in (("ranks", options.ranks), ("boxes", options.boxes), ("nics", options.nics)):
+        if count is not None and count < 1:
+            raise CollectiveError(26, f"--{name} is {count}", f"give --{name} 1 or more")
     if not 0 < asked.least <= asked.wire <= 1 or not 0 < asked.within < 1:
         cause = f"least {asked.least:g}, wire {asked.wire:g}, within {asked.within:g}"
         raise CollectiveError(26, cause, "0 < least <= wire <= 1, as in --wire 94% --least 90%")

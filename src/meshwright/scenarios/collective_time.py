@@ -19,6 +19,7 @@ from meshwright.cost.collectives import COLLECTIVES, algbw_bytes_per_s, algorith
 from meshwright.layout.axes import EXPERT_AXES, MESH_AXES
 from meshwright.layout.mesh import groups as mesh_groups
 from meshwright.scenarios._collective_depths import BASIS, DEPTHS, DepthName, Timed
+from meshwright.scenarios._collective_expected import IN_SWITCH, reduces_in_switch
 from meshwright.scenarios._collective_ports import busiest_link, crossings, ports
 from meshwright.scenarios._collective_programs import Placed, placed
 from meshwright.scenarios._collective_sizes import Crossover, Times, crossovers, curves
@@ -94,11 +95,13 @@ def collective_time(
     """Every algorithm asked for, those that run first, the fastest first; with a layout, of every axis.
 
     yes: at least one algorithm runs. Raises COL001 (algorithm), COL017 (operation), COL035 (ranks, bytes, channels, or
-    a layout of a single rank), COL036 (other traffic), and for one algorithm alone what refuses it. Source: chapter
+    a layout of a single rank), COL036 (other traffic), and for one algorithm alone what refuses it. Among `all`, a
+    reduction in the switches of a system runs where it was measured; by name, anywhere, and said. Source: chapter
     "Supernodes", sections 6.4 and 6.5.1.
     """
     names = _names(options)
-    merges = [_merge(axis, members, names, options, fabric) for axis, members in _axes(options, fabric, layout).items()]
+    axes = _axes(options, fabric, layout)
+    merges = [_merge(axis, members, names, options, fabric, system) for axis, members in axes.items()]
     candidates = [item for merge in merges for item in _candidates(merge, options, alone=layout is None)]
     best = next((item for item in candidates if item.fits), None) if layout is None else None
     changes = crossovers(_times(merges[0], options)) if layout is None else ()
@@ -115,7 +118,7 @@ def collective_time(
         best=best,
         candidates=tuple(candidates),
         flips=_flips(changes),
-        notes=_notes(options, merges, layout),
+        notes=(*_supposed(merges, fabric, system), *_notes(options, merges, layout)),
         not_modelled=_NOT_MODELLED,
         sources=(*(() if system is None else system.facts.sources), _CHAPTER),
         basis={"candidates[]": BASIS[options.depth], "merges[]": BASIS[options.depth], "flips[]": BASIS[options.depth]},
@@ -123,11 +126,10 @@ def collective_time(
     )
 
 
-def collective_curves(options: CollectiveOptions, fabric: Fabric) -> dict[str, Any]:
+def collective_curves(options: CollectiveOptions, fabric: Fabric, system: System | None = None) -> dict[str, Any]:
     """Seconds against bytes of every algorithm that runs, and where the fastest changes. Raises as the other."""
-    (merge,) = (
-        _merge(axis, found, _names(options), options, fabric) for axis, found in _axes(options, fabric, None).items()
-    )
+    ((axis, members),) = _axes(options, fabric, None).items()
+    merge = _merge(axis, members, _names(options), options, fabric, system)
     times = _times(merge, options)
     return {"curves": curves(times), "crossovers": crossovers(times)}
 
@@ -155,14 +157,24 @@ def _axes(options: CollectiveOptions, fabric: Fabric, layout: Layout | None) -> 
         ranks = devices if options.ranks is None else options.ranks
         if not _LEAST <= ranks <= devices:
             raise CollectiveError(35, f"{ranks} ranks on {devices} devices", f"give --ranks from 2 to {devices}")
-        return {_WHOLE: (np.arange(ranks),)}
+        return _checked_channels(options, {_WHOLE: (np.arange(ranks),)})
     if options.ranks not in {None, layout.world_size} or not _LEAST <= layout.world_size <= devices:
         cause = f"--layout {layout.id} has {layout.world_size} ranks, on {devices} devices"
         raise CollectiveError(35, cause, f"give degrees whose product is from 2 to {devices}, and no other --ranks")
     axes = [axis for axis in (*reversed(MESH_AXES), *EXPERT_AXES) if axis != "replicas" and getattr(layout, axis) > 1]
     if not axes:
         raise CollectiveError(35, f"--layout {layout.id} has no axis that merges anything", "give tp, ep or another")
-    return {axis: tuple(np.array(group) for group in mesh_groups(layout, axis)) for axis in axes}
+    found = {axis: tuple(np.array(group) for group in mesh_groups(layout, axis)) for axis in axes}
+    return _checked_channels(options, found)
+
+
+def _checked_channels(options: CollectiveOptions, axes: dict[str, tuple[Ints, ...]]) -> dict[str, tuple[Ints, ...]]:
+    """The same, where every axis has ranks for the channels: else all algorithms would be refused. Raises COL035."""
+    least = min(len(groups[0]) for groups in axes.values())
+    if options.channels is not None and not 1 <= options.channels <= least:
+        fix = f"give --channels from 1 to {least}, the ranks of a box at most"
+        raise CollectiveError(35, f"{options.channels} channels", fix)
+    return axes
 
 
 def _background(options: CollectiveOptions, fabric: Fabric) -> Background:
@@ -188,14 +200,21 @@ def _background(options: CollectiveOptions, fabric: Fabric) -> Background:
 # ------------------------------------------------------------------------------------------------------------ what runs
 
 
-def _merge(
-    axis: str, members: tuple[Ints, ...], names: tuple[str, ...], options: CollectiveOptions, fabric: Fabric
+def _merge(  # noqa: PLR0917 - one axis of what is asked
+    axis: str,
+    members: tuple[Ints, ...],
+    names: tuple[str, ...],
+    options: CollectiveOptions,
+    fabric: Fabric,
+    system: System | None,
 ) -> _Merge:
     ran: dict[str, tuple[Placed, Timed]] = {}
     refused: dict[str, Excluded] = {}
     beside = _background(options, fabric)
     for name in names:
         try:
+            if name == IN_SWITCH and options.algorithm == ALL:
+                _check_adds(members, fabric, system)
             item = placed(name, options.operation, members, fabric, float(options.size), options.channels)
             ran[name] = item, DEPTHS[options.depth](item, beside)
         except CollectiveError as problem:
@@ -205,6 +224,32 @@ def _merge(
             refused[name] = Excluded(code=problem.code, reason=reason, nearest=problem.fix, limit="rule")
     order = sorted(ran, key=lambda name: ran[name][1].time_s)
     return _Merge(axis=axis, groups=members, ran={name: ran[name] for name in order}, refused=refused)
+
+
+def _check_adds(members: tuple[Ints, ...], fabric: Fabric, system: System | None) -> None:
+    """Nothing, where switches can add as far as anybody knows; a topology's may be any. Raises COL037."""
+    if system is None or _known_to_add(members, fabric, system):
+        return
+    link = system.scale_up if _in_one_box(members, fabric) else system.scale_out
+    told = "the switch" if link is None else f"a switch of {link.name}"
+    cause = f"{IN_SWITCH}: nobody measured here that {told} adds"
+    raise CollectiveError(37, cause, f"name it where it does: --algorithm {IN_SWITCH}")
+
+
+def _known_to_add(members: tuple[Ints, ...], fabric: Fabric, system: System) -> bool:
+    return _in_one_box(members, fabric) and reduces_in_switch(system.scale_up)
+
+
+def _in_one_box(members: tuple[Ints, ...], fabric: Fabric) -> bool:
+    return all(len(np.unique(fabric.box[fabric.devices[group]])) == 1 for group in members)
+
+
+def _supposed(merges: list[_Merge], fabric: Fabric, system: System | None) -> tuple[str, ...]:
+    """That a switch adds in the answer which nobody measured to add."""
+    adding = (merge.groups for merge in merges if IN_SWITCH in merge.ran)
+    if any(system is None or not _known_to_add(groups, fabric, system) for groups in adding):
+        return (f"{IN_SWITCH} supposes that the switch adds: nobody measured here that it does",)
+    return ()
 
 
 def _times(merge: _Merge, options: CollectiveOptions) -> Times:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from meshwright.base.errors import SystemSpecError
 from meshwright.base.result import Basis, Result, Source, Verdict
 from meshwright.base.units import Bytes, BytesPerSecond, Seconds, show_bytes, show_rate, show_short
+from meshwright.cost.collectives import busbw_factor
 from meshwright.cost.link_loads import (
+    MOST_CROSSED,
     UNIFORM,
     Destinations,
     Loads,
@@ -21,6 +24,7 @@ from meshwright.cost.link_loads import (
     cut_s,
     flow_loads,
     injection_bytes_per_s,
+    links_a_flow,
     load_program,
     oversubscription,
     pairs,
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
 
 _EVERY_PAIR: Final = 1024
 _SAMPLE: Final = 64
+_LINKS: Final = 30_000_000
+"""Links that sampled paths may cross in all."""
 _ONE_MEGABYTE: Final = Bytes(1_000_000)
 _NOT_MODELLED: Final = (
     "queues, congestion control and the shares that flows take of a link: a round lasts as long as its busiest link",
@@ -172,7 +178,8 @@ def network_of(options: TopologyOptions, system: System | None) -> Fabric:
 def topology(options: TopologyOptions, system: System | None) -> Result:
     """The network's counts, its cut, and the loads of a collective on it. system: None for a spec.
 
-    Raises SYS020..SYS029, COL001 (algorithm), COL002 (ranks). Source: chapter "Supernodes", sections 6.5.1 and 6.5.4.
+    Raises SYS020..SYS029, COL001 (algorithm), COL002 (ranks), COL017 (operation). Source: chapter "Supernodes",
+    sections 6.5.1 and 6.5.4.
     """
     fabric = network_of(options, system)
     facts = network_facts(fabric)
@@ -181,7 +188,7 @@ def topology(options: TopologyOptions, system: System | None) -> Result:
         command="topology",
         verdict=Verdict(answer="yes", text=_told(facts, load)),
         inputs={"model": None, "system": system, "job": None, "layout": None, "options": options},
-        notes=_notes(fabric, facts),
+        notes=(*_notes(fabric, facts), *_as_it_is(options, facts)),
         not_modelled=_NOT_MODELLED if facts.switch_chips is not None else (*_NOT_MODELLED, _UNCOUNTED),
         sources=(*(() if system is None else system.facts.sources), _CHAPTER),
         basis={"network": str(Basis.FORMULA), "load": str(Basis.FORMULA), "links": str(Basis.FORMULA)},
@@ -242,10 +249,14 @@ def _counted(fabric: Fabric) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
 def _paths(fabric: Fabric) -> tuple[float, int, float, int]:
     """Longest latency, most links, links of all paths, paths: of every pair, of a large network from some devices."""
     count = len(fabric.devices)
-    if count <= _EVERY_PAIR:
+    each = count * links_a_flow(fabric)
+    if each > MOST_CROSSED:
+        cause = f"{fabric.title}: the paths of one of {count} devices cross {each:.3g} links"
+        raise SystemSpecError(23, cause, "give fewer devices, or a network of shorter paths")
+    if count <= _EVERY_PAIR and count * each <= _LINKS:
         parts = list(pairs(fabric))
     else:
-        senders = fabric.devices[np.linspace(0, count - 1, _SAMPLE).astype(np.int64)]
+        senders = fabric.devices[np.linspace(0, count - 1, max(1, min(_SAMPLE, int(_LINKS / each)))).astype(np.int64)]
         one, other = np.repeat(senders, count), np.tile(fabric.devices, len(senders))
         parts = [(one[one != other], other[one != other])]
     longest, most, crossed, paths = 0.0, 0, 0.0, 0
@@ -279,6 +290,7 @@ def _loaded(
 ) -> tuple[Floats | None, LoadFacts | None, tuple[RoundRow, ...]]:
     if options.load is None:
         return None, None, ()
+    busbw_factor(options.load, len(fabric.devices))  # refuses what is no operation
     if options.algorithm is None:
         check_uniform(options.load)
         loads = all_to_all_loads(fabric, float(options.bytes), options.destinations)
@@ -409,12 +421,19 @@ def _told(facts: NetworkFacts, load: LoadFacts | None) -> str:
 def _notes(fabric: Fabric, facts: NetworkFacts) -> tuple[str, ...]:
     notes: list[str] = []
     if facts.paths < facts.devices * (facts.devices - 1):
-        notes.append(f"paths from {_SAMPLE} devices to all others stand for those of all")
+        some = facts.paths // (facts.devices - 1)
+        notes.append(f"paths from {some} device{'s' * (some > 1)} to all others stand for those of all")
     if fabric.extents and all(extent % 2 for extent in fabric.extents):
         notes.append("no extent is even: the cut is one across the longest, and may not be the least")
     if not np.isfinite(fabric.bandwidth_bytes_per_s).all():
         notes.append("a link without a published bandwidth bounds nothing and counts nothing in a cut")
     return tuple(notes)
+
+
+def _as_it_is(options: TopologyOptions, facts: NetworkFacts) -> tuple[str, ...]:
+    if options.algorithm is None or facts.boxes == 1:
+        return ()
+    return (f"{options.algorithm} runs as it is, in one order of ranks: collective time fits it to boxes and all NICs",)
 
 
 def _next(options: TopologyOptions) -> tuple[str, ...]:

@@ -34,8 +34,8 @@ _UNSTATED_RADIX: Final = 1_000_000
 
 
 def is_topology(text: str) -> bool:
-    """Whether the text names a registered topology, with a spec or without."""
-    return _name(text) in TOPOLOGIES.names()
+    """Whether the text is a spec: the name of a registered topology, or any name before a colon."""
+    return _name(text) in TOPOLOGIES.names() or (":" in text and not text.endswith(".toml"))
 
 
 def read_topology(text: str, given: Mapping[str, Any] | None = None) -> Fabric:

@@ -35,6 +35,9 @@ _PROGRAM: Final = re.compile(r"\b([a-z_]+)_perf\b")
 _VERSION: Final = re.compile(r"nccl-library=(\d+)|NCCL version\s+(\d+\.\d+\.\d+)")
 _AVERAGE: Final = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\S+)")
 _GIGA: Final = 1e9
+_LEAST_US: Final = 1e-3
+_MOST_US: Final = 1e12
+_MOST_GB_S: Final = 1e9
 _TIMED: Final = ("time", "algbw", "busbw")
 _WRONG: Final = ("#wrong", "error")
 _PLACES: Final = ("out_of_place", "in_place")
@@ -200,6 +203,8 @@ def _timed(names: Sequence[str], words: Sequence[str], place: int) -> Timed | No
     time, algbw, busbw = (float(found[name]) for name in _TIMED)
     if not (time >= 0 and algbw >= 0 and busbw >= 0 and math.isfinite(time + algbw + busbw)):
         raise ValueError("a time or a rate below zero, or none")
+    if 0 < time < _LEAST_US or time > _MOST_US or max(algbw, busbw) > _MOST_GB_S:
+        raise ValueError("a time or a rate that no machine has")
     wrong = next((found[name] for name in _WRONG if name in found), "N/A")
     return Timed(
         time=Seconds(time * 1e-6),

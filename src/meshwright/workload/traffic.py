@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MOST_SENDS: Final = 4_000_000
 """Sends of all steps, each step once, that fit into memory with their paths."""
+MOST_CROSSED: Final = 20_000_000
+"""Links of all these paths: columns of more take gigabytes."""
+_PROBED: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -188,6 +191,7 @@ def check_sends(sends: int) -> None:
 
 def _paths(fabric: Fabric, sender: Ints, receiver: Ints) -> tuple[Ints, Ints, Floats]:
     """Paths of sends, and what they pay for them once; each pair of vertices is routed once."""
+    _check_crossed(fabric, sender, receiver)
     pairs, of_send = np.unique(sender * len(fabric.kind) + receiver, return_inverse=True)
     routes = fabric.route(*np.divmod(pairs, len(fabric.kind)))
     hops = np.diff(routes.first)
@@ -195,6 +199,17 @@ def _paths(fabric: Fabric, sender: Ints, receiver: Ints) -> tuple[Ints, Ints, Fl
     paid = cast("Floats", np.bincount(owner, weights=fabric.latency_s[routes.links], minlength=len(hops)))
     link = routes.links[spans(routes.first[of_send], hops[of_send])]
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(hops[of_send])]), link, paid[of_send]
+
+
+def _check_crossed(fabric: Fabric, sender: Ints, receiver: Ints) -> None:
+    """Nothing, where the paths of all sends fit, told from some of them before any column is made. Raises COL030."""
+    if not len(sender):
+        return
+    probed = np.random.default_rng(0).integers(0, len(sender), _PROBED)
+    crossed = len(fabric.route(sender[probed], receiver[probed]).links) / _PROBED * len(sender)
+    if crossed > MOST_CROSSED:
+        cause = f"{len(sender)} sends, each step counted once, that cross about {crossed:.2g} links"
+        raise CollectiveError(30, cause, "ask for fewer ranks, for another algorithm, or a network of shorter paths")
 
 
 def _limited(sends: Sends, background: Background) -> Sends:

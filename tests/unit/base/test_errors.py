@@ -50,6 +50,7 @@ MEANING = {
     "COL034": "ranks that no one switch joins",
     "COL035": "ranks, bytes or axes of a collective out of range",
     "COL036": "other traffic that cannot be",
+    "COL037": "a switch that nobody measured to add",
     "ENG001": "an unknown engine",
     "ENG002": "a share of memory or a block size out of range",
     "ENG003": "an engine's budget that weights and reserve exceed",

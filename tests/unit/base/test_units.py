@@ -230,3 +230,16 @@ def test_an_exact_reading_keeps_every_decimal():
     with pytest.raises(FileError) as caught:
         parse_exact("10", "seconds")
     assert caught.value.code == "IO002"
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "fix"),
+    [
+        ("400Gb/s", "bytes_per_s", "write 400Gbit/s for bits, GB/s for bytes"),
+        ("400Gbps", "bytes_per_s", "write 400Gbit/s for bits, GB/s for bytes"),
+        ("64Mb", "bytes", "write 64Mbit for bits, MB for bytes"),
+    ],
+)
+def test_bits_are_not_mended_into_bytes(text, dimension, fix):
+    # 400 Gb/s is how a NIC is sold: GB/s for it would be eight times as much
+    assert refused(text, dimension).fix == fix

@@ -148,6 +148,31 @@ def test_other_traffic_slows_what_shares_its_links(depth):
     assert beside.best.measures["time_s"] > 1.5 * alone.best.measures["time_s"]
 
 
+def test_paths_that_would_not_fit_into_memory_are_refused_before_they_are_made():
+    # 16 steps of 65,536 sends over 16,384 links on average: terabytes
+    with pytest.raises(CollectiveError, match="COL030"):
+        asked(on="ring:65536", algorithm="recursive_doubling")
+
+
+@pytest.mark.parametrize("on", ["hgx-a100", "hgx-h100 x2", "rtx4090-host x2", "cloudmatrix384"])
+def test_a_switch_that_nobody_measured_to_add_is_no_choice_unless_it_is_named(on):
+    # NVSwitch of A100 has no SHARP, and whether switches between boxes have it is theirs to say
+    refused = next(item for item in asked(on=on, size=2**30).candidates if item.id == "in_switch")
+    assert refused.excluded.code == "COL037"
+    named = asked(on=on, size=2**30, algorithm="in_switch")
+    assert named.best.id == "in_switch"
+    assert "supposes that the switch adds" in " ".join(named.notes)
+
+
+@pytest.mark.parametrize("change", [{}, {"bandwidth": 400e9}, {"latency": 1e-6}])
+def test_a_switch_that_was_measured_to_add_does_so_at_any_rate(change):
+    system = read_system("hgx-h100")
+    system = replace(system, scale_up=replace(system.scale_up, **change))
+    found = asked(size=2**30, system=system)
+    assert found.best.id == "in_switch"
+    assert "supposes" not in " ".join(found.notes)
+
+
 def test_in_switch_adds_at_the_switch_that_joins_all_ranks():
     result = asked(size=2**30, algorithm="in_switch", depth="flows")
     assert result.best.measures["bytes_per_rank"] < 1.2 * 2**30
@@ -167,6 +192,8 @@ def test_in_switch_adds_at_the_switch_that_joins_all_ranks():
         ({"ranks": 1}, "COL035"),
         ({"size": 0}, "COL035"),
         ({"channels": 0, "algorithm": "ring"}, "COL035"),
+        ({"channels": 0}, "COL035"),
+        ({"channels": 9}, "COL035"),
         ({"layout": Layout(tp=16)}, "COL035"),
         ({"layout": Layout(tp=4), "ranks": 8}, "COL035"),
         ({"on": "hgx-h100 x2", "ranks": 12, "algorithm": "hierarchical"}, "COL033"),

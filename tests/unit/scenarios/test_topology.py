@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -26,6 +28,18 @@ def test_counts_of_a_torus_are_those_of_the_chapter():
     assert found["bisection"]["cables"] == 32
     assert found["mean_links_with_self"] == pytest.approx(3.0)
     assert found["oversubscription"] is None
+
+
+def test_long_paths_are_walked_a_part_at_a_time(monkeypatch):
+    # a ring of 131,072 would need terabytes for the links of its paths, all at once
+    whole = answer("ring:64", load="all_reduce", algorithm="recursive_doubling")
+    monkeypatch.setattr("meshwright.cost.link_loads._LINKS_AT_ONCE", 40)
+    most = []
+    build = network_of(TopologyOptions(network="ring:64"), None)
+    counted = replace(build, route=lambda one, other: most.append(len(one)) or build.route(one, other))
+    monkeypatch.setattr("meshwright.scenarios.topology.network_of", lambda *_: counted)
+    assert answer("ring:64", load="all_reduce", algorithm="recursive_doubling")["rounds"] == whole["rounds"]
+    assert max(most) == 64
 
 
 def test_options_stand_where_a_spec_says_nothing():
@@ -56,6 +70,11 @@ def test_a_ring_over_two_boxes_pays_its_slowest_link_in_every_round():
     assert load["busiest_s"] == pytest.approx(30 * 10240 / 16 / 50e9)
 
 
+def test_a_program_over_boxes_says_that_it_does_not_use_all_their_nics():
+    told = answer("hgx-h100 x2", "hgx-h100 x2", load="all_reduce", algorithm="ring", bytes=10240)["notes"]
+    assert any("in one order of ranks" in note for note in told)
+
+
 def test_links_are_told_by_sort_and_carry_all_bytes():
     found = answer("rail-optimised:4,rails=2,group=2,radix=4", load="all_to_all", bytes=10**6)
     names = [row["id"] for row in found["links"]]
@@ -76,6 +95,8 @@ def test_a_switch_of_unknown_build_has_no_chips_to_count():
         ("torus:4x4", {"load": "broadcast", "algorithm": "swing"}, "SYS029"),
         ("torus:4x4", {"load": "all_reduce", "algorithm": "in_switch"}, "SYS029"),
         ("torus:64x64", {"load": "all_to_all"}, "SYS029"),
+        ("ring:2048", {"load": "all_to_all"}, "SYS029"),
+        ("ring:131072", {}, "SYS023"),
         ("torus:4x4", {"load": "all_reduce", "algorithm": "swung"}, "COL001"),
         ("torus:3x3", {"load": "all_reduce", "algorithm": "swing"}, "COL002"),
         ("torus", {"port": 0.0}, "SYS009"),

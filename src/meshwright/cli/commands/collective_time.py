@@ -65,7 +65,7 @@ def command(  # noqa: PLR0917 - options arrive by name
     options = build(CollectiveOptions, asked, "collective time")
     result = collective_time(options, fabric, known, Layout(**fixed) if fixed else None)
     if svg is not None:
-        _draw(options, fabric, svg)
+        _draw(options, fabric, known, svg)
     return show(result, output)
 
 
@@ -91,10 +91,10 @@ def _beside(text: str | None) -> list[dict[str, Any]]:
     return found
 
 
-def _draw(options: CollectiveOptions, fabric: Fabric, file: str) -> None:
+def _draw(options: CollectiveOptions, fabric: Fabric, system: System | None, file: str) -> None:
     from meshwright.output.curves_svg import Mark, as_curves  # noqa: PLC0415 - a form is loaded when it is asked for
 
-    drawn = collective_curves(options, fabric)
+    drawn = collective_curves(options, fabric, system)
     ranks = options.ranks or len(fabric.devices)
     title = f"{options.operation} over {ranks} ranks, {fabric.title}, by {options.depth}"
     curves = {name: [(point.size_bytes, point.time_s) for point in curve] for name, curve in drawn["curves"].items()}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from meshwright.base.errors import SystemSpecError
 from meshwright.system.routing import NONE, by_columns, hashed
 from meshwright.system.wiring import Edges, assembled, switches, tree_halves
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Bools, Ints
     from meshwright.system.graph import Fabric, Routes
     from meshwright.system.wiring import Section, Wires
+
+_MOST_SEED: Final = 2**63
 
 
 def clos(  # noqa: PLR0917 - what a Clos network is made of
@@ -28,8 +31,11 @@ def clos(  # noqa: PLR0917 - what a Clos network is made of
 ) -> Fabric:
     """Two levels, `lines` cables between each leaf and each spine; each is a vertex of one chip a plane.
 
-    Source of the routing: equal-cost multipath, RFC 2992; the hash is `routing.hashed`.
+    Raises SYS023 for a seed out of range. Source of the routing: equal-cost multipath, RFC 2992; the hash is
+    `routing.hashed`.
     """
+    if not 0 <= seed < _MOST_SEED:
+        raise SystemSpecError(23, f"seed is {seed}", f"give 0 to {_MOST_SEED - 1}")
     count, planes = len(leaf_of), wires.ports
     pairs = np.arange(leaves * spines)
     edges = [

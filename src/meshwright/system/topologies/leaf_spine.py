@@ -51,7 +51,9 @@ def build(spec: Spec) -> Fabric:
     checked_radix("a leaf", spec.down + spec.up, spec.radix, f"give radix={spec.down + spec.up}, or fewer ports")
     fix = "give more lines, fewer leaves or a larger radix"
     checked_radix(f"a spine for {spec.leaves} leaves", spec.leaves * spec.lines, spec.radix, fix)
-    checked_radix("the leaves", count, spec.leaves * spec.down, "give more leaves, or fewer devices")
+    if count > spec.leaves * spec.down:
+        cause = f"{count} devices, and the leaves have {spec.leaves * spec.down} ports down"
+        raise SystemSpecError(22, cause, "give more leaves, or fewer devices")
     if spec.up % spec.lines:
         raise SystemSpecError(25, f"{spec.up} ports up, {spec.lines} to each spine", "give lines that divide up")
     spines, leaf_of = spec.up // spec.lines, np.arange(count) // spec.down
