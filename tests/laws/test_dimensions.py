@@ -170,7 +170,7 @@ TABLE_LEVEL = {
     "link_loads.program_loads": "a Fabric and a Program in, Loads out: held by the laws of link loads",
     "link_loads.check_uniform": "a name in, a refusal out",
     "link_loads.load_program": "names in, a Program out",
-    "link_loads.placed": "a Fabric and a Program in, vertices out",
+    "link_loads.load_name": "names in, a name out",
     "link_loads.round_s": "a Fabric and Loads in: held by the laws of link loads",
     "link_loads.tiers": "a Fabric in, links to the nearest device out",
     "memory.serving_ledger": "Model and Layouts in, a Ledger out: held by the ledger law",
