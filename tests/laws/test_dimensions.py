@@ -262,6 +262,7 @@ def test_the_functions_left_out_exist_and_take_a_noun_a_table_or_a_name():
         "Recipe",
         "Pipelines",
         "TrainingStep",
+        "CollectiveFit",
         "tuple[int, ...]",
         "Fabric",
         "Any",
