@@ -111,6 +111,13 @@ def test_a_ring_over_boxes_uses_the_nics_of_all_its_members():
     assert isclose(lone, 2 * (3.76e-6 + 8e9 / 50e9))
 
 
+def test_what_links_reach_of_their_bandwidth_is_a_part_of_both():
+    system = read_system("hgx-h100 x2")
+    for whole, half in zip(rates(system, "own"), rates(system, "own", 0.5), strict=True):
+        assert half.bandwidth_bytes_per_s == whole.bandwidth_bytes_per_s / 2
+        assert half.latency_s == whole.latency_s
+
+
 def test_a_hierarchical_all_reduce_sends_an_eighth_between_boxes():
     """Two boxes of 8: 14 rounds inside, 2 between, each of which carries half of a rank's eighth."""
     found = coefficients(COLLECTIVES.module("hierarchical"), "all_reduce", group(16, nodes=2))

@@ -14,7 +14,7 @@ from meshwright.base.errors import CollectiveError
 from meshwright.cost.collectives import COLLECTIVES
 from meshwright.scenarios.collective_trace import collective_owners, collective_trace
 from meshwright.workload.channels import box_orders, in_channels
-from meshwright.workload.execution import check_result, executed, places, rounds
+from meshwright.workload.execution import check_result, executed, places, rounds, start
 
 RANKS = range(1, 18)
 PAIRS = [(name, operation) for name in COLLECTIVES.names() for operation in COLLECTIVES.module(name).OPERATIONS]
@@ -93,6 +93,18 @@ def test_no_program_beats_the_bounds_of_bandwidth_and_of_latency(name, operation
         heard = max(int(np.bincount(step.receiver).max()) for step in program.steps)
         told = max(int(np.bincount(step.sender).max()) for step in program.steps)
         assert len(loads) >= ceil(log(program.ranks, 1 + max(heard, told)) - 1e-9)
+
+
+@pytest.mark.parametrize(("name", "operation"), [pair for pair in PAIRS if pair[0] != "in_switch"])
+def test_no_rank_is_sent_what_it_already_holds(name, operation):
+    # a switch answers all ranks alike, the owner of a block too
+    for program in permitted(name, operation):
+        held = start(program)
+        for each in rounds(program):
+            copied = ~np.repeat(np.broadcast_to(np.asarray(each.step.reduce), each.step.sender.shape), each.step.pieces)
+            sender, receiver, piece = (side[copied] for side in (each.sender, each.receiver, each.piece))
+            assert (held[sender, piece] != held[receiver, piece]).any(axis=1).all(), (program.ranks, each.number)
+            held = each.held
 
 
 @pytest.mark.parametrize(("name", "operation"), PAIRS)
