@@ -164,6 +164,14 @@ def test_an_option_that_cannot_be_is_refused_by_code(name, operation, options, c
         COLLECTIVES.module(name).program(operation, 8, **options)
 
 
+@pytest.mark.parametrize(
+    ("operation", "node_size", "calls"),
+    [("all_reduce", 4, 3), ("all_reduce", 12, 2), ("all_reduce", 1, 1), ("all_gather", 4, 2), ("all_gather", 12, 1)],
+)
+def test_a_hierarchy_of_one_dim_has_no_calls_for_the_other(operation, node_size, calls):
+    assert COLLECTIVES.module("hierarchical").program(operation, 12, node_size=node_size).launches == calls
+
+
 @given(
     rows=st.integers(2, 6).flatmap(
         lambda n: st.lists(st.lists(st.integers(0, 5), min_size=n, max_size=n), min_size=n, max_size=n)

@@ -199,15 +199,25 @@ def _total(found: Rounds, name: str, ratio: float) -> Any:
 def rounds_of(module: ModuleType, operation: str, ranks: int, boxes: int) -> Rounds | None:
     """The kinds of rounds of a registered program over `ranks` in `boxes`; None where it does not permit them.
 
-    Nodes of an algorithm that has them are the boxes. A switch that adds stands in one box. Raises COL010 (operation).
+    A switch that adds stands in one box. Raises COL010 (operation).
     """
     if operation in module.OPERATIONS and not module.permits(operation, ranks):
         return None
-    nodes = boxes > 1 and ranks % boxes == 0 and "node_size" in signature(module.program).parameters
-    program = module.program(operation, ranks, **({"node_size": ranks // boxes} if nodes else {}))
+    program = program_in_boxes(module, operation, ranks, boxes)
     if program.switches and boxes > 1:
         return None
-    return counted(program, np.arange(ranks) * boxes // ranks)
+    return counted(program, boxes_of(ranks, boxes))
+
+
+def program_in_boxes(module: ModuleType, operation: str, ranks: int, boxes: int) -> Program:
+    """The program of ranks in order in boxes, which are its nodes where it has nodes. Raises COL002, COL010."""
+    nodes = boxes > 1 and ranks % boxes == 0 and "node_size" in signature(module.program).parameters
+    return module.program(operation, ranks, **({"node_size": ranks // boxes} if nodes else {}))
+
+
+def boxes_of(ranks: int, boxes: int) -> Ints:
+    """Of each rank its box: in order, as equally as whole numbers allow."""
+    return np.arange(ranks) * boxes // ranks
 
 
 def counted(program: Program, box: Ints) -> Rounds:
