@@ -83,7 +83,6 @@ TABLE_LEVEL = {
     "estimate.estimate_step": "nouns in, a Step out: the seconds inside are those of `roofline_s` and `rounds_s`",
     "coefficients.coefficients": "a Group in, counts out: held by the count of every send",
     "coefficients.program_in_boxes": "names in, a Program out",
-    "coefficients.boxes_of": "two counts in, the box of each rank out: held by the count of every send",
     "coefficients.counted": "a Program in, counts out: held by the count of every send",
     "collectives.port_bytes": "a Group in: its counts are held by the count of every send",
     "collectives.program_s": "a Group in: the seconds are those of `rounds_s`",

@@ -203,21 +203,18 @@ def rounds_of(module: ModuleType, operation: str, ranks: int, boxes: int) -> Rou
     """
     if operation in module.OPERATIONS and not module.permits(operation, ranks):
         return None
-    program = program_in_boxes(module, operation, ranks, boxes)
-    if program.switches and boxes > 1:
-        return None
-    return counted(program, boxes_of(ranks, boxes))
+    program, box = program_in_boxes(module, operation, ranks, boxes)
+    return None if program.switches and boxes > 1 else counted(program, box)
 
 
-def program_in_boxes(module: ModuleType, operation: str, ranks: int, boxes: int) -> Program:
-    """The program of ranks in order in boxes, which are its nodes where it has nodes. Raises COL002, COL010."""
+def program_in_boxes(module: ModuleType, operation: str, ranks: int, boxes: int) -> tuple[Program, Ints]:
+    """The program, and the box of each rank: in order, as equally as whole numbers allow.
+
+    Boxes are the nodes of an algorithm that has them, where they are equal. Raises COL002, COL010.
+    """
     nodes = boxes > 1 and ranks % boxes == 0 and "node_size" in signature(module.program).parameters
-    return module.program(operation, ranks, **({"node_size": ranks // boxes} if nodes else {}))
-
-
-def boxes_of(ranks: int, boxes: int) -> Ints:
-    """Of each rank its box: in order, as equally as whole numbers allow."""
-    return np.arange(ranks) * boxes // ranks
+    program: Program = module.program(operation, ranks, **({"node_size": ranks // boxes} if nodes else {}))
+    return program, np.arange(ranks) * boxes // ranks
 
 
 def counted(program: Program, box: Ints) -> Rounds:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.cost.coefficients import boxes_of, program_in_boxes
+from meshwright.cost.coefficients import program_in_boxes
 from meshwright.cost.collectives import COLLECTIVES
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class ProgramSize:
 @cache
 def program_size(operation: str, algorithm: str, ranks: int, boxes: int) -> ProgramSize:
     """Sizes of a registered algorithm. Raises COL001 (its name), COL002 (ranks), COL010 (operation)."""
-    program = program_in_boxes(COLLECTIVES.module(algorithm), operation, ranks, boxes)
-    box = np.concatenate([boxes_of(ranks, boxes), np.zeros(program.switches, dtype=np.int64)])
+    program, own = program_in_boxes(COLLECTIVES.module(algorithm), operation, ranks, boxes)
+    box = np.concatenate([own, np.zeros(program.switches, dtype=np.int64)])
     near, far = np.zeros((2, len(box))), np.zeros((2, boxes))
     for step in program.steps:
         crosses = box[step.sender] != box[step.receiver]
