@@ -49,8 +49,7 @@ LEFT_OUT: Final = (
     "rules of a serving engine: page sizes, widths of block-quantized shards, kernels",
     "topology inside a box: a device reaches any peer at the full one-way rate of its links",
     "launch times, imperfect overlap and contention: operators run at datasheet rates, which bounds them from below",
-    "what software adds to an exchange: by formula it is latency and bytes on wires, a bound; at a few KiB libraries take "
-    "a multiple of it (--all-reduce measured, where there is an archive)",
+    "what software adds to an exchange: by formula it is wires alone, a bound; libraries take a multiple at a few KiB",
     "layouts that were not enumerated: only replicas x tp x pp (x ep over the tp ranks) on whole boxes",
 )
 STAGED_LEFT_OUT: Final = "contention for host memory: devices of a box have no peer-to-peer path and stage through it"
@@ -100,8 +99,13 @@ def common_fields(model: Model, system: System, job: ServeJob, options: ServeOpt
     }
 
 
-def warnings_of(
-    model: Model, system: System, job: ServeJob, options: ServeOptions, best: Candidate | None, found: Sequence[Candidate]
+def warnings_of(  # noqa: PLR0917 - the nouns and what was made of them
+    model: Model,
+    system: System,
+    job: ServeJob,
+    options: ServeOptions,
+    best: Candidate | None,
+    found: Sequence[Candidate],
 ) -> tuple[str, ...]:
     """Positions beyond the config, blocks that the choice cuts, and what measured exchanges say of computed ones."""
     own = position_warning(model, job.last_position)

@@ -327,9 +327,9 @@ def loaded_program(fabric: Fabric, operation: str, algorithm: str, message_bytes
     return placed(load_name(operation, algorithm), operation, every, fabric, float(message_bytes), None)
 
 
-def _of_program(options: TopologyOptions, item: Placed) -> tuple[Floats, LoadFacts, tuple[RoundRow, ...]]:
+def _of_program(options: TopologyOptions, laid: Placed) -> tuple[Floats, LoadFacts, tuple[RoundRow, ...]]:
     """Rounds one after the other."""
-    fabric, program, places = item.fabric, item.program, item.traffic[0].participants
+    fabric, program, places = laid.fabric, laid.program, laid.traffic[0].participants
     found = program_loads(fabric, program, float(options.bytes), places)
     total = np.zeros(len(fabric.sender))
     rows: list[RoundRow] = []
