@@ -27,6 +27,7 @@ from meshwright.cost.collectives import (
     transfer_s,
 )
 from meshwright.cost.groups import Group, group_of, lone_group, rates
+from meshwright.cost.program_sizes import program_size
 from meshwright.scenarios.collective import algorithm_bandwidth
 from meshwright.system.system import read_system
 
@@ -109,6 +110,21 @@ def test_a_ring_over_boxes_uses_the_nics_of_all_its_members():
     assert isclose(program_s("ring", "all_reduce", group(16, nodes=2), 16e9)[0], 30 * (3.76e-6 + 1e9 / 400e9))
     lone = program_s("ring", "all_reduce", group(2, nodes=2), 16e9)[0]
     assert isclose(lone, 2 * (3.76e-6 + 8e9 / 50e9))
+
+
+@pytest.mark.parametrize(("ranks", "boxes"), [(16, 2), (12, 3), (24, 3)])
+def test_nodes_of_an_algorithm_are_boxes_wherever_its_bytes_are_counted(ranks, boxes):
+    # by hand: rings of all boxes along the rails, each of a part of the message, send 2 (b - 1) / b of it out of a box
+    for name in ("hierarchical", "two_dimensional"):
+        assert program_size("all_reduce", name, ranks, boxes).box_bytes_per_byte == pytest.approx(2 - 2 / boxes)
+    assert program_size("all_reduce", "hierarchical", 10, 3).box_bytes_per_byte > 0  # boxes of 4, 3 and 3
+
+
+def test_what_links_reach_of_their_bandwidth_is_a_part_of_both():
+    system = read_system("hgx-h100 x2")
+    for whole, half in zip(rates(system, "own"), rates(system, "own", 0.5), strict=True):
+        assert half.bandwidth_bytes_per_s == whole.bandwidth_bytes_per_s / 2
+        assert half.latency_s == whole.latency_s
 
 
 def test_a_hierarchical_all_reduce_sends_an_eighth_between_boxes():

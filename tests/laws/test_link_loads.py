@@ -135,6 +135,15 @@ def test_cuts_grow_with_cables(wide, extra):
         assert less.cables <= more.cables
 
 
+@pytest.mark.parametrize(
+    ("spec", "cables"),
+    [("torus:4x4", 8), ("torus:4x4,open=x", 4), ("torus:4x4,open=y", 4), ("torus:2x4", 4), ("torus:8x4", 8)],
+)
+def test_a_grid_is_cut_across_the_dimension_with_the_fewest_cables(spec, cables):
+    # by hand: an open dimension is severed once, a wrapped one twice
+    assert bisection(read_topology(spec)).cables == cables
+
+
 def test_a_cut_counts_each_way_alone():
     fabric = read_topology("leaf-spine:2,down=4,up=2")
     far = np.zeros(len(fabric.kind), dtype=np.bool_)
@@ -151,6 +160,7 @@ def test_a_cut_counts_each_way_alone():
         ("leaf-spine:4,down=32,up=32", 1.0),
         ("nvlink-switch-system:32", 2.0),
         ("fat-tree:512,radix=32", 1.0),
+        ("cloudmatrix:48", 1.0),  # a node: eight NPUs of 392 GB/s, 7 x 16 ports of 28 GB/s up
         ("torus:4x4", None),
         ("switch:8", None),
     ],

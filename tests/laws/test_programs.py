@@ -14,7 +14,7 @@ from meshwright.base.errors import CollectiveError
 from meshwright.cost.collectives import COLLECTIVES
 from meshwright.scenarios.collective_trace import collective_owners, collective_trace
 from meshwright.workload.channels import box_orders, in_channels
-from meshwright.workload.execution import check_result, executed, places, rounds
+from meshwright.workload.execution import check_result, executed, places, rounds, start
 
 RANKS = range(1, 18)
 PAIRS = [(name, operation) for name in COLLECTIVES.names() for operation in COLLECTIVES.module(name).OPERATIONS]
@@ -95,6 +95,18 @@ def test_no_program_beats_the_bounds_of_bandwidth_and_of_latency(name, operation
         assert len(loads) >= ceil(log(program.ranks, 1 + max(heard, told)) - 1e-9)
 
 
+@pytest.mark.parametrize(("name", "operation"), [pair for pair in PAIRS if pair[0] != "in_switch"])
+def test_no_rank_is_sent_what_it_already_holds(name, operation):
+    # a switch answers all ranks alike, the owner of a block too
+    for program in permitted(name, operation):
+        held = start(program)
+        for each in rounds(program):
+            copied = ~np.repeat(np.broadcast_to(np.asarray(each.step.reduce), each.step.sender.shape), each.step.pieces)
+            sender, receiver, piece = (side[copied] for side in (each.sender, each.receiver, each.piece))
+            assert (held[sender, piece] != held[receiver, piece]).any(axis=1).all(), (program.ranks, each.number)
+            held = each.held
+
+
 @pytest.mark.parametrize(("name", "operation"), PAIRS)
 def test_a_program_under_other_numbers_of_its_ranks_does_the_same(name, operation):
     """Ranks renamed everywhere: in the sends, and in whom the pieces belong to."""
@@ -150,6 +162,14 @@ REFUSED = [
 def test_an_option_that_cannot_be_is_refused_by_code(name, operation, options, code):
     with pytest.raises(CollectiveError, match=code):
         COLLECTIVES.module(name).program(operation, 8, **options)
+
+
+@pytest.mark.parametrize(
+    ("operation", "node_size", "calls"),
+    [("all_reduce", 4, 3), ("all_reduce", 12, 2), ("all_reduce", 1, 1), ("all_gather", 4, 2), ("all_gather", 12, 1)],
+)
+def test_a_hierarchy_of_one_dim_has_no_calls_for_the_other(operation, node_size, calls):
+    assert COLLECTIVES.module("hierarchical").program(operation, 12, node_size=node_size).launches == calls
 
 
 @given(

@@ -199,15 +199,22 @@ def _total(found: Rounds, name: str, ratio: float) -> Any:
 def rounds_of(module: ModuleType, operation: str, ranks: int, boxes: int) -> Rounds | None:
     """The kinds of rounds of a registered program over `ranks` in `boxes`; None where it does not permit them.
 
-    Nodes of an algorithm that has them are the boxes. A switch that adds stands in one box. Raises COL010 (operation).
+    A switch that adds stands in one box. Raises COL010 (operation).
     """
     if operation in module.OPERATIONS and not module.permits(operation, ranks):
         return None
+    program, box = program_in_boxes(module, operation, ranks, boxes)
+    return None if program.switches and boxes > 1 else counted(program, box)
+
+
+def program_in_boxes(module: ModuleType, operation: str, ranks: int, boxes: int) -> tuple[Program, Ints]:
+    """The program, and the box of each rank: in order, as equally as whole numbers allow.
+
+    Boxes are the nodes of an algorithm that has them, where they are equal. Raises COL002, COL010.
+    """
     nodes = boxes > 1 and ranks % boxes == 0 and "node_size" in signature(module.program).parameters
-    program = module.program(operation, ranks, **({"node_size": ranks // boxes} if nodes else {}))
-    if program.switches and boxes > 1:
-        return None
-    return counted(program, np.arange(ranks) * boxes // ranks)
+    program: Program = module.program(operation, ranks, **({"node_size": ranks // boxes} if nodes else {}))
+    return program, np.arange(ranks) * boxes // ranks
 
 
 def counted(program: Program, box: Ints) -> Rounds:

@@ -156,24 +156,21 @@ def _sent(step: Step, piece_bytes: float) -> Floats:
     return step.pieces.astype(np.float64) * piece_bytes
 
 
-def load_program(operation: str, algorithm: str, ranks: int) -> Program:
-    """The program of an algorithm. Raises COL001 (not registered), COL002 (ranks), SYS029 (no such operation)."""
-    module = COLLECTIVES.module(algorithm.replace("-", "_"))
+def load_name(operation: str, algorithm: str) -> str:
+    """The registered name of an algorithm that has the operation. Raises COL001 (not registered), SYS029 (it has not).
+
+    Names are written with `-` or `_`.
+    """
+    name = algorithm.replace("-", "_")
+    module = COLLECTIVES.module(name)
     if operation not in module.OPERATIONS:
         raise SystemSpecError(29, f"{algorithm} has no {operation}", suggest(operation, module.OPERATIONS))
-    return module.program(operation, ranks)
+    return name
 
 
-def placed(fabric: Fabric, program: Program) -> Ints:
-    """The vertex of each participant: ranks on devices in order, switches of the program on the last of the network.
-
-    Raises SYS029 for a program with more switches than the network has.
-    """
-    found = np.flatnonzero(fabric.kind == SWITCH)
-    if program.switches > len(found):
-        cause = f"the algorithm works in {program.switches} switches, and the network has {len(found)}"
-        raise SystemSpecError(29, cause, "take a network with switches, or another algorithm")
-    return np.concatenate([fabric.devices, found[len(found) - program.switches :]])
+def load_program(operation: str, algorithm: str, ranks: int) -> Program:
+    """The program of an algorithm. Raises COL002 (ranks), and as `load_name`."""
+    return COLLECTIVES.module(load_name(operation, algorithm)).program(operation, ranks)
 
 
 def check_uniform(operation: str) -> None:

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.cost.coefficients import program_in_boxes
 from meshwright.cost.collectives import COLLECTIVES
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
-    from meshwright.workload.programs import Program, Step
-
-_OF_NODES: Final = "hierarchical"
+    from meshwright.workload.programs import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSize:
-    """Of one program on boxes of equally many neighbouring ranks.
+    """Of one program on boxes of neighbouring ranks, as equally many as whole numbers allow.
 
     rounds: one after the other.   device_bytes_per_byte: what the busiest rank sends, or receives, within its box, over
     the bytes of the message.   box_bytes_per_byte: what leaves, or enters, the busiest box.
@@ -37,10 +36,8 @@ class ProgramSize:
 @cache
 def program_size(operation: str, algorithm: str, ranks: int, boxes: int) -> ProgramSize:
     """Sizes of a registered algorithm. Raises COL001 (its name), COL002 (ranks), COL010 (operation)."""
-    module: Any = COLLECTIVES.module(algorithm)
-    of_nodes = {"node_size": ranks // boxes} if algorithm == _OF_NODES else {}
-    program: Program = module.program(operation, ranks, **of_nodes)
-    box = np.concatenate([np.arange(ranks) * boxes // ranks, np.zeros(program.switches, dtype=np.int64)])
+    program, own = program_in_boxes(COLLECTIVES.module(algorithm), operation, ranks, boxes)
+    box = np.concatenate([own, np.zeros(program.switches, dtype=np.int64)])
     near, far = np.zeros((2, len(box))), np.zeros((2, boxes))
     for step in program.steps:
         crosses = box[step.sender] != box[step.receiver]

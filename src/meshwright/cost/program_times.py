@@ -37,24 +37,25 @@ class ProgramTime:
 
 
 def port_times(fabric: Fabric, traffic: tuple[Traffic, ...], background: Background = NO_BACKGROUND) -> ProgramTime:
-    """Alpha-beta of the ports: links between them are never full.
+    """Alpha-beta of the ports: links between them are never filled by what several ports send.
 
-    A round takes the latency of its longest path, and the bytes of its busiest port: what one participant sends by one
-    link of its own, or receives, over the narrowest link of that path. Several programs run round for round, so they
-    are one program at several places. Raises COL030. Source: chapter "Supernodes", equations 6-9 and 6-10.
+    A round takes the latency of its longest path, and the transfer of its busiest port: what one participant sends by
+    one link of its own, or receives by one, over the link of its way that these bytes alone keep busy longest. So it is
+    never slower than `round_times`. Several programs run round for round, so they are one program at several places.
+    Raises COL030. Source: chapter "Supernodes", equations 6-9 and 6-10.
     """
     sends = _lockstep(fabric, traffic, background)
-    ends = np.diff(sends.first) > 0
-    rate = np.full(len(sends.kind), np.inf)
-    left = _left(sends)
-    np.minimum.at(rate, np.repeat(np.arange(len(rate)), np.diff(sends.first)), left[sends.link])
-    _, width = np.unique(rate, return_inverse=True)
+    crosses = np.diff(sends.first) > 0
     total = _Totals()
+    beside = _Beside(sends)
     for rows in _rounds(sends):
-        inner = rows[ends[rows]]
-        seconds = sends.size_bytes[inner] / rate[inner]
+        inner = rows[crosses[rows]]
+        routes = sends.routes(inner)
+        hops = np.diff(routes.first)
+        rate = beside.leave(fabric, routes).bandwidth_bytes_per_s[routes.links]
+        seconds = np.repeat(sends.size_bytes[inner], hops) / rate
         out, back = sends.link[sends.first[inner]], sends.link[sends.first[inner + 1] - 1]
-        busiest = max(_most(port, width[inner], seconds) for port in (out, back))
+        busiest = max(_most(np.repeat(port, hops), routes.links, seconds) for port in (out, back))
         total.add(sends, rows, busiest)
     return total.of(sends)
 
@@ -107,18 +108,12 @@ def _rounds(sends: Sends) -> Iterator[Ints]:
     yield from (rows for rows in np.split(order, bounds) if len(rows))
 
 
-def _most(port: Ints, width: Ints, seconds: Floats) -> float:
-    """The longest sum over the sends of one port whose paths are equally wide."""
+def _most(port: Ints, link: Ints, seconds: Floats) -> float:
+    """The longest sum over what one port sends over one link."""
     if not len(port):
         return 0.0
-    _, place = np.unique(port * (int(width.max()) + 1) + width, return_inverse=True)
+    _, place = np.unique(port * (int(link.max()) + 1) + link, return_inverse=True)
     return float(np.max(np.bincount(place, seconds)))
-
-
-def _left(sends: Sends) -> Floats:
-    """Of each link what one flow gets beside the background."""
-    every = np.arange(len(sends.capacity_bytes_per_s))
-    return _Beside(sends).left(every, np.ones_like(every))
 
 
 class _Beside:

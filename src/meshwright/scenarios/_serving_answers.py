@@ -14,12 +14,14 @@ import numpy as np
 from meshwright.base.errors import CollectiveError
 from meshwright.base.parse import get_path, put_path
 from meshwright.base.result import Candidate, Lever, Source
+from meshwright.base.units import show_bytes, show_seconds
+from meshwright.cost.collectives import AUTO
 from meshwright.cost.estimate import compute_formats
 from meshwright.job.expert_load import checked_reads, no_experts
 from meshwright.job.serve import ServeJob
 from meshwright.layout.layout import Layout
-from meshwright.layout.layouts import Layouts
-from meshwright.layout.placement import instance_size
+from meshwright.layout.layouts import Layouts, table
+from meshwright.layout.placement import group_nodes, instance_size
 from meshwright.layout.rules import Broken
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.model import Model
@@ -35,7 +37,7 @@ from meshwright.scenarios._shared import (
     stated_system,
 )
 from meshwright.search.sensitivity import levers
-from meshwright.system.calibrations import calibrations
+from meshwright.system.calibrations import calibrations, measured_time
 from meshwright.system.system import System
 from meshwright.workload.messages import NOT_MODELLED as MESSAGES_LEFT_OUT
 from meshwright.workload.operators import NOT_MODELLED as OPERATORS_LEFT_OUT
@@ -47,7 +49,7 @@ LEFT_OUT: Final = (
     "rules of a serving engine: page sizes, widths of block-quantized shards, kernels",
     "topology inside a box: a device reaches any peer at the full one-way rate of its links",
     "launch times, imperfect overlap and contention: operators run at datasheet rates, which bounds them from below",
-    "algorithms that know the topology: a group across boxes pays its slowest link in every round (no lower bound)",
+    "what software adds to an exchange: by formula it is wires alone, a bound; libraries take a multiple at a few KiB",
     "layouts that were not enumerated: only replicas x tp x pp (x ep over the tp ranks) on whole boxes",
 )
 STAGED_LEFT_OUT: Final = "contention for host memory: devices of a box have no peer-to-peer path and stage through it"
@@ -97,8 +99,15 @@ def common_fields(model: Model, system: System, job: ServeJob, options: ServeOpt
     }
 
 
-def warnings_of(model: Model, job: ServeJob, best: Candidate | None, found: Sequence[Candidate]) -> tuple[str, ...]:
-    """Positions beyond the config, blocks that the choice cuts, and ranks of measured beside computed exchanges."""
+def warnings_of(  # noqa: PLR0917 - the nouns and what was made of them
+    model: Model,
+    system: System,
+    job: ServeJob,
+    options: ServeOptions,
+    best: Candidate | None,
+    found: Sequence[Candidate],
+) -> tuple[str, ...]:
+    """Positions beyond the config, blocks that the choice cuts, and what measured exchanges say of computed ones."""
     own = position_warning(model, job.last_position)
     own += () if best is None else block_warning(model, Layout(**best.layout))
     bases = {
@@ -107,7 +116,24 @@ def warnings_of(model: Model, job: ServeJob, best: Candidate | None, found: Sequ
     if {"formula", "measured"} <= bases:
         text = "only some groups have an archived all_reduce: measured times rank beside lower bounds by formula"
         own += (f"{text}, which favours the layouts without an archive",)
+    if best is not None and options.all_reduce == AUTO:
+        own += _measured_beside(system, best)
     return own
+
+
+def _measured_beside(system: System, best: Candidate) -> tuple[str, ...]:
+    """What an archive of the platform says of the choice's all_reduce, where it is computed and faster."""
+    layout = Layout(**best.layout)
+    nodes = int(group_nodes(table([layout]), "tp", system.devices_per_node)[0])
+    for group in best.measures["groups"]:
+        if group["operation"] == "all_reduce" and group["basis"] == "formula":
+            archived = measured_time("all_reduce", system, nodes, layout.tp, int(group["message_bytes"]))
+            if archived is not None and archived.time > group["time_s"]:
+                bound, taken = show_seconds(group["time_s"]), show_seconds(archived.time)
+                what = f"an all_reduce over {layout.tp} ranks is {bound} by formula, a bound from wires"
+                measured = f"{taken} were measured on {archived.platform} at {show_bytes(archived.size)}"
+                return (f"{what}; {measured}: --all-reduce measured may choose another layout",)
+    return ()
 
 
 def hardware_levers(

@@ -70,7 +70,7 @@ def plan_batches(model: Model, system: System, job: ServeJob, options: ServeOpti
         candidates=found,
         flips=batch_flips(model, system, job, chosen, table) if chosen.flips == "search" else (),
         sensitivity=() if best is None else _sensitivity(model, system, job, chosen, table, ranked[0]),
-        warnings=warnings_of(model, job, best, found),
+        warnings=warnings_of(model, system, job, chosen, best, found),
         not_modelled=left_out(model, system, (_PREFILL_LEFT_OUT[chosen.prefill], *BATCHES_LEFT_OUT), EXPERTS_LEFT_OUT),
         sources=sources_used(model, system, found),
         basis=_BASIS | reserve_basis(table.reserve, "candidates[].memory"),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from meshwright.cost.link_loads import bisection, busiest_s, cut_s, load_program, placed, program_loads
-from meshwright.scenarios.topology import NetworkFacts, network_facts, uniform_load
+from meshwright.cost.link_loads import bisection, busiest_s, cut_s, program_loads
+from meshwright.scenarios.topology import NetworkFacts, loaded_program, network_facts, uniform_load
 from meshwright.system.fabric import read_topology
 from meshwright.system.graph import DEVICE, SWITCH
 from meshwright.system.link import both_ways_bytes_per_s, ports_bytes_per_s
@@ -193,8 +193,9 @@ def round_loads(
     Raises SYS020..SYS029, COL001, COL002. Source: chapter "Supernodes", section 6.5.1.
     """
     fabric = read_topology(_spec(topology, {"devices": ranks}), {"port": port_bytes_per_s})
-    program = load_program(operation, algorithm, len(fabric.devices))
-    loads = program_loads(fabric, program, float(message_bytes), placed(fabric, program))
+    laid = loaded_program(fabric, operation, algorithm, message_bytes)
+    program = laid.program
+    loads = program_loads(laid.fabric, program, float(message_bytes), laid.traffic[0].participants)
     rows: list[LoadedRound] = []
     until = 0.0
     for step, item in zip(program.steps, loads, strict=True):

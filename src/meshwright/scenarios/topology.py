@@ -25,13 +25,13 @@ from meshwright.cost.link_loads import (
     flow_loads,
     injection_bytes_per_s,
     links_a_flow,
-    load_program,
+    load_name,
     oversubscription,
     pairs,
-    placed,
     program_loads,
     round_s,
 )
+from meshwright.scenarios._collective_programs import Placed, placed
 from meshwright.scenarios._topology_links import link_name, link_rows
 from meshwright.system.fabric import is_topology, read_topology, system_fabric
 from meshwright.system.graph import DEVICE, KINDS, NIC, SWITCH
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Floats
     from meshwright.system.graph import Fabric
     from meshwright.system.system import System
-    from meshwright.workload.programs import Program
 
 _EVERY_PAIR: Final = 1024
 _SAMPLE: Final = 64
@@ -178,8 +177,8 @@ def network_of(options: TopologyOptions, system: System | None) -> Fabric:
 def topology(options: TopologyOptions, system: System | None) -> Result:
     """The network's counts, its cut, and the loads of a collective on it. system: None for a spec.
 
-    Raises SYS020..SYS029, COL001 (algorithm), COL002 (ranks), COL017 (operation). Source: chapter "Supernodes",
-    sections 6.5.1 and 6.5.4.
+    Raises SYS020..SYS029, COL001 (algorithm), COL002 (ranks), COL017 (operation), COL033, COL034 (what boxes or
+    switches do not permit). Source: chapter "Supernodes", sections 6.5.1 and 6.5.4.
     """
     fabric = network_of(options, system)
     facts = network_facts(fabric)
@@ -297,7 +296,7 @@ def _loaded(
         row = _round(fabric, loads, _Before(number=0, times=1, peer=1))
         load = _uniform(fabric, facts, loads, options.bytes, options.destinations)
         return loads.link_bytes, load, (row,)
-    return _of_program(fabric, options, load_program(options.load, options.algorithm, len(fabric.devices)))
+    return _of_program(options, loaded_program(fabric, options.load, options.algorithm, options.bytes))
 
 
 def uniform_load(
@@ -333,11 +332,15 @@ def _uniform(
     )
 
 
-def _of_program(
-    fabric: Fabric, options: TopologyOptions, program: Program
-) -> tuple[Floats, LoadFacts, tuple[RoundRow, ...]]:
-    """Rounds one after the other, ranks on the devices in their order."""
-    places = placed(fabric, program)
+def loaded_program(fabric: Fabric, operation: str, algorithm: str, message_bytes: int) -> Placed:
+    """The program as `collective time` lays it, over all devices in their order. Raises as `load_name` and `placed`."""
+    every = (np.arange(len(fabric.devices)),)
+    return placed(load_name(operation, algorithm), operation, every, fabric, float(message_bytes), None)
+
+
+def _of_program(options: TopologyOptions, laid: Placed) -> tuple[Floats, LoadFacts, tuple[RoundRow, ...]]:
+    """Rounds one after the other."""
+    fabric, program, places = laid.fabric, laid.program, laid.traffic[0].participants
     found = program_loads(fabric, program, float(options.bytes), places)
     total = np.zeros(len(fabric.sender))
     rows: list[RoundRow] = []

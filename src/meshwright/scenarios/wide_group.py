@@ -17,7 +17,7 @@ from meshwright.system.system import System
 from meshwright.workload.batches import decode
 
 LEFT_OUT: Final = (
-    "algorithms that know the topology: a group across boxes pays its slowest link in every round",
+    "what software adds to an exchange: by formula it is latency and bytes on wires, a bound (see `measured`)",
     "a larger domain's own latency: its rounds take the time of a round inside a box",
 )
 

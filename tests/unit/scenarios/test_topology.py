@@ -10,6 +10,7 @@ import pytest
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.result import as_json
 from meshwright.output.network_svg import as_svg
+from meshwright.scenarios.collective_time import CollectiveOptions, collective_time
 from meshwright.scenarios.networks import cut_bound, lane_rates, torus_or_switch
 from meshwright.scenarios.numa_staging import numa_staging, numa_stagings
 from meshwright.scenarios.topology import TopologyOptions, busy_of, network_of, topology
@@ -67,7 +68,34 @@ def test_rounds_of_a_program_add_up():
 def test_a_ring_over_two_boxes_pays_its_slowest_link_in_every_round():
     load = answer("hgx-h100 x2", "hgx-h100 x2", load="all_reduce", algorithm="ring", bytes=10240)["load"]
     assert load["latency_s"] == pytest.approx(30 * 3.76e-6)
-    assert load["busiest_s"] == pytest.approx(30 * 10240 / 16 / 50e9)
+    # a channel for each of eight NICs of a box, with an eighth of the message
+    assert load["busiest_s"] == pytest.approx(30 * 10240 / 16 / 8 / 50e9)
+
+
+@pytest.mark.parametrize(
+    ("network", "algorithm"),
+    [
+        ("torus:5x4x3", "torus_rings"),
+        ("torus:5x4x3", "ring"),
+        ("leaf-spine:leaves=3,down=4,up=2", "in_switch"),
+        ("nvlink-switch-system:3", "hierarchical"),
+        ("nvlink-switch-system:3", "double_binary_tree"),
+        ("cloudmatrix:3", "two-dimensional"),
+    ],
+)
+def test_a_load_takes_as_long_as_the_same_collective(network, algorithm):
+    load = answer(network, load="all_reduce", algorithm=algorithm, bytes=10**7)["load"]
+    fabric = network_of(TopologyOptions(network=network), None)
+    asked = CollectiveOptions(operation="all_reduce", on=network, size=10**7, algorithm=algorithm)
+    assert load["time_s"] == pytest.approx(collective_time(asked, fabric).best.measures["time_s"])
+
+
+def test_rings_of_a_torus_go_along_its_own_extents():
+    # by hand: 60 MB over 5 x 4 x 3, six parts of 10 MB; rounds of 2 x 3.33, 2 x 2.67, 2 x 0.83, 0.67, 2 x 0.17 MB
+    found = answer("torus:5x4x3,port=50GB/s", load="reduce_scatter", algorithm="torus_rings", bytes=60 * 10**6)
+    carried = 20 / 3 + 16 / 3 + 5 / 3 + 2 / 3 + 1 / 3
+    assert found["load"]["busiest_s"] == pytest.approx(carried * 1e6 / 50e9)
+    assert max(row["most_links"] for row in found["rounds"]) == 1
 
 
 def test_a_program_over_boxes_says_that_it_does_not_use_all_their_nics():
@@ -93,7 +121,7 @@ def test_a_switch_of_unknown_build_has_no_chips_to_count():
     [
         ("torus:4x4", {"load": "all_reduce"}, "SYS029"),
         ("torus:4x4", {"load": "broadcast", "algorithm": "swing"}, "SYS029"),
-        ("torus:4x4", {"load": "all_reduce", "algorithm": "in_switch"}, "SYS029"),
+        ("torus:4x4", {"load": "all_reduce", "algorithm": "in_switch"}, "COL034"),
         ("torus:64x64", {"load": "all_to_all"}, "SYS029"),
         ("ring:2048", {"load": "all_to_all"}, "SYS029"),
         ("ring:131072", {}, "SYS023"),

@@ -53,6 +53,17 @@ def test_at_the_break_even_exchange_the_plan_gives_both_the_same_step(found):
     assert found.one_box.all_reduce_s < found.break_even_s < found.one_domain.all_reduce_s
 
 
+def test_a_plan_by_formula_says_what_was_measured_where_that_is_slower():
+    # Source: chapter "Supernodes", section 6.5.1: 32.74 us on two HGX H100; a tree of 10 KiB on wires takes 12.64 us
+    job = ServeJob(sessions=1, context=131064, new_tokens=8)
+    told = {
+        choice: plan_serve(QWEN3_32B, BOXES, job, ServeOptions(layout={"tp": 16, "pp": 1}, all_reduce=choice)).warnings
+        for choice in ("auto", "ring", "measured")
+    }
+    assert any("12.64 us by formula" in text and "32.74 us were measured" in text for text in told["auto"])
+    assert not any("measured" in text for choice in ("ring", "measured") for text in told[choice])
+
+
 def test_a_platform_without_an_archive_has_no_measured_step():
     other = wide_group(QWEN3_32B, read_system("hgx-a100 x2"), 16, 131064, "ring", "strict")
     assert other.measured is None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from meshwright.base import registry
 from meshwright.base.errors import MeshwrightError
+from meshwright.cost.link_loads import bisection
 from meshwright.system.fabric import TOPOLOGIES, is_topology, read_topology
 from meshwright.system.routing import hashed
 from tests.unit.system.networks import SMALL
@@ -181,3 +183,25 @@ def test_an_outsider_adds_a_topology_with_one_file(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_installed", lambda: (entry,))
     assert "my_star" in TOPOLOGIES.names()
     assert len(read_topology("my-star:5").devices) == 5
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "dragonfly:4,routers=3,per_router=2,across=1",
+        "dragonfly:3,routers=4,per_router=1,across=1",
+        "dragonfly:5,routers=2,per_router=2,across=2",
+    ],
+)
+def test_no_cut_between_routers_of_a_dragonfly_is_less_than_the_one_named(spec):
+    fabric = read_topology(spec)
+    count = len(fabric.devices)
+    routers = len(fabric.kind) - count
+    between = (fabric.sender >= count) & (fabric.receiver >= count)
+    one, other = fabric.sender[between] - count, fabric.receiver[between] - count
+    least = len(one)
+    for chosen in combinations(range(routers), routers // 2):
+        far = np.isin(np.arange(routers), chosen)
+        least = min(least, int(np.count_nonzero(far[one] & ~far[other])))
+    found = bisection(fabric)
+    assert (found.near, found.far, found.cables) == (count - count // 2, count // 2, least)

@@ -59,10 +59,9 @@ def build(spec: Spec) -> Fabric:
     checked_radix(f"a group among {spec.groups}", spec.groups - 1, spec.routers * spec.across, fix)
     used = spec.per_router + spec.routers - 1 + spec.across
     checked_radix("a router", used, spec.radix, "give a larger radix, or fewer devices, routers or ports across")
-    far = np.arange(count) >= count - count // 2
     sections = [section, switches("router", routers, spec.ports)]
     title = f"dragonfly of {spec.groups} groups, {count} devices"
-    halves = np.concatenate([far, _far_routers(spec)])
+    halves = np.concatenate([_far(spec, spec.per_router), _far(spec, 1)])
     return assembled(title, sections, _edges(spec, count), _router(spec, count), halves)
 
 
@@ -119,13 +118,23 @@ def _router(spec: Spec, count: int) -> Callable[[Ints, Ints], Routes]:
     return route
 
 
-def _far_routers(spec: Spec) -> Bools:
-    """Those of the later groups; of an odd number of groups half of the middle one's, the larger part near."""
-    far = np.repeat(np.arange(spec.groups) >= spec.groups - spec.groups // 2, spec.routers)
-    if spec.groups % 2:
-        middle = spec.groups // 2 * spec.routers
-        far[middle + (spec.routers + 1) // 2 : middle + spec.routers] = True
-    return far
+def _far(spec: Spec, each: int) -> Bools:
+    """Of `each` things a router those of the later groups; of an odd number of groups half of the middle one's.
+
+    That half stands at the routers with most cables to later groups, over those to earlier ones.
+    """
+    group, own = np.divmod(np.arange(spec.groups * spec.routers * each), spec.routers * each)
+    middle, number = spec.groups // 2, np.arange(spec.groups)
+    ways = np.sign(number - middle)
+    later = np.bincount(
+        _gateway(spec, np.full(spec.groups, middle), number)[ways != 0] - middle * spec.routers,
+        weights=ways[ways != 0],
+        minlength=spec.routers,
+    )
+    place = np.empty(spec.routers, dtype=np.int64)
+    place[np.argsort(-later, kind="stable")] = np.arange(spec.routers)
+    shared = place[own // each] * each + own % each < spec.routers * each // 2
+    return (group >= spec.groups - middle) | ((group == middle) & shared & (spec.groups % 2 == 1))
 
 
 def _gateway(spec: Spec, group: Ints, other: Ints) -> Ints:

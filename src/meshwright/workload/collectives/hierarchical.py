@@ -1,7 +1,8 @@
 """Node by node: reduce_scatter in the node, all_reduce across nodes along every rail, all_gather in the node.
 
 In the node every rank sends to each other one in turn, as a switch or a full mesh permits; along a rail, the ranks with
-one place in their nodes, it is a ring. The calls are three (of an all_gather or reduce_scatter two).
+one place in their nodes, it is a ring. The calls are three (of an all_gather or reduce_scatter two); less where there
+is one node, or nodes of one rank.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ def program(operation: str, ranks: int, *, node_size: int = 0) -> Program:
     check("hierarchical", OPERATIONS, operation, ranks, permitted=permits(operation, ranks))
     node = node_size or divisor_below(ranks, _NODE_SIZE)
     check_node(node, ranks)
+    in_node, on_rails = node > 1, ranks > node
     return along_dims(
         operation,
         (ranks // node, node),
         (Way(order=(1, 0), turn=1),),
         direct=frozenset({1}),
-        launches=3 if operation == "all_reduce" else 2,
+        launches=max(1, in_node * (2 if operation == "all_reduce" else 1) + on_rails),
     )
