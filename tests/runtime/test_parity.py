@@ -26,9 +26,10 @@ from tests.runtime.cases import (
     choices,
     parity_of,
 )
-from tests.runtime.ranks import run_ranks
+from tests.runtime.ranks import PATIENCE_S, run_ranks
 
 AT_ONCE = 8
+LONG_S = 900.0
 SAMPLE = covering(choices(), axes_of)
 
 
@@ -41,9 +42,9 @@ def starts(sample):
     return found
 
 
-def check(size, cases, folder, record_property):
+def check(size, cases, folder, record_property, patience_s=PATIENCE_S):
+    by_rank = run_ranks(size, parity_of, ([case_of(item) for item in cases], str(folder)), patience_s)
     record_property("cases", len(cases))
-    by_rank = run_ranks(size, parity_of, ([case_of(item) for item in cases], str(folder)))
     wrong = {
         cases[place].id: item
         for found in by_rank
@@ -78,8 +79,7 @@ def test_every_pair_of_values_trains_as_one_process_does(seed, tmp_path, record_
     for place, (size, cases) in enumerate(starts(sample)):
         folder = tmp_path / str(place)
         folder.mkdir()
-        check(size, cases, folder, lambda *_: None)
-    record_property("cases", len(sample))
+        check(size, cases, folder, record_property, LONG_S)
 
 
 def test_tp_beyond_the_kv_heads_repeats_them(tmp_path, record_property):
