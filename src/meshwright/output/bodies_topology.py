@@ -73,7 +73,7 @@ class LoadItem(TypedDict):
     time_s: Amount
 
 
-class LinkItem(TypedDict):
+class LinkLoad(TypedDict):
     """Directed links of one sort, and over all rounds the most that one of them carries; null without a load."""
 
     id: Name
@@ -109,5 +109,5 @@ class TopologyBody(TypedDict):
 
     network: NetworkItem
     load: LoadItem | None
-    links: list[LinkItem]
+    links: list[LinkLoad]
     rounds: list[RoundItem]

@@ -103,9 +103,10 @@ COMMANDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Definitions:
-    """Types met so far, by name."""
+    """Types met so far, by name; no two have one."""
 
     found: Schema = field(default_factory=dict[str, Any])
+    owners: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def of(self, hint: Any) -> Schema:
         """The schema of a type: plain ones in place, records as a reference to their definition."""
@@ -134,6 +135,7 @@ class _Definitions:
             return self.of(hint.__supertype__)
         if issubclass(hint, StrEnum):
             return {"enum": [str(item) for item in hint]}
+        assert self.owners.setdefault(name, hint) is hint, f"two types of one name: {name}"
         if name not in self.found:
             self.found[name] = {}  # a type that holds itself refers to this entry
             self.found[name] = _told(hint) | self.record(hint)
