@@ -148,7 +148,7 @@ def torus_or_switch(
 
     forward_s: of a link, the forwarding at its far end.   message_bytes: that each device sends in a uniform
     all_to_all, over `destinations`.   reductions_s: what `reductions` of them take otherwise. Raises SYS022,
-    SYS023, SYS029. Source: chapter "Supernodes", section 6.5.1. Leaves out queues, and the length of cables.
+    SYS023, SYS029, SYS036. Source: chapter "Supernodes", section 6.5.1. Leaves out queues, and the length of cables.
     """
     wires = {"port": port_bytes_per_s, "ports": ports}
     torus, layer = (

@@ -177,7 +177,7 @@ def network_of(options: TopologyOptions, system: System | None) -> Fabric:
 def topology(options: TopologyOptions, system: System | None) -> Result:
     """The network's counts, its cut, and the loads of a collective on it. system: None for a spec.
 
-    Raises SYS020..SYS029, COL001 (algorithm), COL002 (ranks), COL017 (operation), COL033, COL034 (what boxes or
+    Raises SYS020..SYS029, SYS036, COL001 (algorithm), COL002 (ranks), COL017 (operation), COL033, COL034 (what boxes or
     switches do not permit). Source: chapter "Supernodes", sections 6.5.1 and 6.5.4.
     """
     fabric = network_of(options, system)
@@ -251,7 +251,7 @@ def _paths(fabric: Fabric) -> tuple[float, int, float, int]:
     each = count * links_a_flow(fabric)
     if each > MOST_CROSSED:
         cause = f"{fabric.title}: the paths of one of {count} devices cross {each:.3g} links"
-        raise SystemSpecError(23, cause, "give fewer devices, or a network of shorter paths")
+        raise SystemSpecError(36, cause, "give fewer devices, or a network of shorter paths")
     if count <= _EVERY_PAIR and count * each <= _LINKS:
         parts = list(pairs(fabric))
     else:

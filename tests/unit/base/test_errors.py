@@ -256,6 +256,7 @@ MEANING = {
     "SYS033": "times of an initiator that cannot be",
     "SYS034": "a grid, a job or free devices that cannot be",
     "SYS035": "a rewiring without links, bytes or time",
+    "SYS036": "a network whose paths are too many to be followed",
     "SYS020": "an unknown topology",
     "SYS021": "a topology spec that cannot be read",
     "SYS022": "ports of a chip that do not suffice",

@@ -124,7 +124,7 @@ def test_a_switch_of_unknown_build_has_no_chips_to_count():
         ("torus:4x4", {"load": "all_reduce", "algorithm": "in_switch"}, "COL034"),
         ("torus:64x64", {"load": "all_to_all"}, "SYS029"),
         ("ring:2048", {"load": "all_to_all"}, "SYS029"),
-        ("ring:131072", {}, "SYS023"),
+        ("ring:131072", {}, "SYS036"),
         ("torus:4x4", {"load": "all_reduce", "algorithm": "swung"}, "COL001"),
         ("torus:3x3", {"load": "all_reduce", "algorithm": "swing"}, "COL002"),
         ("torus", {"port": 0.0}, "SYS009"),
