@@ -189,6 +189,9 @@ def _asked(found: Measurement, system: System, options: CheckOptions) -> Asked:
         within=options.within,
     )
     _check_shares(asked, options)
+    if options.nics is not None and options.nics > max(system.nics_per_node, 1):
+        cause = f"--nics {options.nics}, and a box of {system.name} has {system.nics_per_node}"
+        raise CollectiveError(26, cause, f"give at most that, or --set system.nics_per_node={options.nics}")
     return asked
 
 

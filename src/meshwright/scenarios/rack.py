@@ -195,9 +195,13 @@ def _verdict(site: Site, found: CountRow, asked: tuple[CountRow, ...], one: Rack
         least = show_watts(power_of(site, site.options.grouped))
         first = "one box takes" if site.options.grouped == 1 else f"the first {site.options.grouped} boxes take"
         return Verdict(answer="no", text=f"{budget} carry no box: {first} {least}")
+    if not one.boxes:
+        held, box = f"a rack by {one.cooling} holds {show_watts(one.limit_w)}", show_watts(power_of(site, 1))
+        other = "--cooling liquid" if one.cooling == "air" else "a box of less power"
+        return Verdict(answer="no", text=f"{held}, and one box takes {box}: {other}, or --air-limit")
     told = [f"{found.boxes} boxes, {found.devices} devices: {show_watts(found.power_w)} of {budget}"]
-    racks = f"{one.boxes} boxes a rack, {found.racks} racks" if one.boxes else "one box is too much for a rack"
-    told.append(f"{racks} by {one.cooling} up to {show_watts(one.limit_w)}")
+    each = "1 box" if one.boxes == 1 else f"{one.boxes} boxes"
+    told.append(f"{each} a rack, {found.racks} racks by {one.cooling} up to {show_watts(one.limit_w)}")
     told.append(_switches(found))
     told += [f"{row.devices} devices in {row.boxes} boxes {'fit' if row.fits else 'do not fit'}" for row in asked]
     return Verdict(answer="yes" if all(row.fits for row in asked) else "no", text="; ".join(told))

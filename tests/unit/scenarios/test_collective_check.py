@@ -187,6 +187,7 @@ def test_ranks_that_the_system_does_not_have_are_refused():
         {"within": "100%"},
         {"nics": -1},
         {"nics": 0},
+        {"nics": 9},
         {"ranks": 0},
         {"boxes": 0},
         {"chunk": "128KiB"},

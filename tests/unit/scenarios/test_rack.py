@@ -55,6 +55,8 @@ def test_a_count_that_is_no_whole_group_does_not_fit():
 def test_a_box_too_hot_for_a_rack_is_said():
     found = answer(air_limit=10e3)
     assert found.body["racks"] is None
+    assert found.verdict.answer == "no"
+    assert "one box takes 10.20 kW: --cooling liquid" in found.verdict.text
     assert any("--cooling liquid" in line for line in found.warnings)
     assert answer(cooling="liquid").body["rack"].boxes == 11
 
