@@ -16,7 +16,7 @@ import numpy as np
 from meshwright.base.errors import CollectiveError
 from meshwright.cost.collectives import COLLECTIVES
 from meshwright.system.graph import SWITCH, Routes
-from meshwright.workload.channels import OPERATIONS, box_orders, in_channels
+from meshwright.workload.channels import box_orders, in_channels, in_channels_of
 from meshwright.workload.traffic import Traffic, check_sends, spans
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from meshwright.workload.programs import Program
 
 _ALL_PAIRS: Final = ("direct", "one_shot")
-_IN_CHANNELS: Final = ("ring", "bidirectional_ring", "tree", "double_binary_tree")
-"""What libraries lay in channels, so that all NICs of a box carry it; others reach every NIC by themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,7 +54,7 @@ def placed(  # noqa: PLR0917 - a program and its places
     module: Any = COLLECTIVES.module(name)
     ranks = len(groups[0])
     shape = _shape(name, module, groups, fabric)
-    orders = _orders(name, operation, groups, fabric, channels)
+    orders = _orders(module, operation, groups, fabric, channels)
     program: Program = module.program(operation, ranks, **shape)
     program = in_channels(program, orders) if len(orders) > 1 else program
     places = [fabric.devices[group] for group in groups]
@@ -75,6 +73,8 @@ def _shape(name: str, module: Any, groups: tuple[Ints, ...], fabric: Fabric) -> 
     if "node_size" in asked:
         size = _in_box(name, groups, fabric)
         found = {"node_size": size} if size < ranks else {}
+    if "box_size" in asked and len(sizes := _box_sizes(groups, fabric)) == 1:
+        found["box_size"] = sizes.pop()
     if "extents" in asked and prod(fabric.extents) == ranks == len(fabric.devices):
         found["extents"] = fabric.extents
     if name in _ALL_PAIRS:  # told before columns of so many are made
@@ -83,13 +83,13 @@ def _shape(name: str, module: Any, groups: tuple[Ints, ...], fabric: Fabric) -> 
 
 
 def _orders(
-    name: str, operation: str, groups: tuple[Ints, ...], fabric: Fabric, channels: int | None
+    module: Any, operation: str, groups: tuple[Ints, ...], fabric: Fabric, channels: int | None
 ) -> tuple[Ints, ...]:
     """Orders of the ranks, one a channel; none where the program runs as it is."""
     sizes = _box_sizes(groups, fabric)
     ranks = len(groups[0])
     most = sizes.pop() if len(sizes) == 1 else 1
-    if name not in _IN_CHANNELS or operation not in OPERATIONS or most == ranks:
+    if ranks % most or not in_channels_of(module, operation, np.arange(ranks) // most):
         return ()
     return box_orders(ranks, most)[: channels or most]
 

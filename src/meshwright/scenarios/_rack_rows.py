@@ -16,11 +16,11 @@ from meshwright.cost.racks import (
     in_groups,
     installed_price,
     installed_w,
-    reached_count,
     switch_count,
     switch_tiers,
 )
 from meshwright.search.largest import largest
+from meshwright.system.levels import reached_count
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
