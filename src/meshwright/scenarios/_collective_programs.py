@@ -17,9 +17,11 @@ from meshwright.base.errors import CollectiveError
 from meshwright.cost.collectives import COLLECTIVES
 from meshwright.system.graph import SWITCH, Routes
 from meshwright.workload.channels import box_orders, in_channels, in_channels_of
-from meshwright.workload.traffic import Traffic, check_sends, spans
+from meshwright.workload.traffic import Traffic, check_crossed, check_sends, spans
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from meshwright.base.numbers import Ints
     from meshwright.system.graph import Fabric
     from meshwright.workload.programs import Program
@@ -49,7 +51,7 @@ def placed(  # noqa: PLR0917 - a program and its places
 
     channels: of rings and trees over several boxes; None for one a rank of a box, 1 where boxes hold unequal parts.
     Raises COL001, COL002, COL010 (algorithm), COL030 (too many sends), COL033 (ranks not even over boxes), COL034 (no
-    switch that joins all ranks).
+    switch that joins all ranks), COL050 (paths to it that are too long together).
     """
     module: Any = COLLECTIVES.module(name)
     ranks = len(groups[0])
@@ -127,16 +129,16 @@ def _with_switches(fabric: Fabric, places: list[Ints]) -> tuple[Fabric, list[int
 
 
 def _joining(fabric: Fabric, place: Ints) -> tuple[int, dict[tuple[int, int], Ints]]:
-    """The switch of a group, nearest first, and the links between it and every rank. Raises COL034."""
-    other = np.roll(place, -max(1, len(place) // 2))
-    out, back = (_paths(fabric.route(*ends)) for ends in ((place, other), (other, place)))
-    common: set[int] | None = None
-    for links in (*out, *back):
-        inner = fabric.receiver[links[:-1]]
-        own = set(inner[fabric.kind[inner] == SWITCH].tolist())
-        common = own if common is None else common & own
-    if not common:
-        cause = "in_switch: no switch lies on the way between all ranks"
+    """The switch of a group, nearest first, and the links between it and every rank. Raises COL034, COL050."""
+    for other in _partners(fabric, place):
+        check_crossed(fabric, place, other)
+        out, back = (_paths(fabric.route(*ends)) for ends in ((place, other), (other, place)))
+        common = _on_all(fabric, (*out, *back))
+        if common:
+            break
+    else:
+        cause = "in_switch: no one switch lies on a way of every rank to another"
+        cause = cause if np.any(fabric.kind == SWITCH) else f"in_switch: {fabric.title} has no switch"
         raise CollectiveError(34, cause, "choose another algorithm, or ranks that one switch joins")
     near = {switch: sum(_before(fabric, links, switch) for links in out) for switch in common}
     switch = min(near, key=lambda item: (near[item], item))
@@ -145,6 +147,27 @@ def _joining(fabric: Fabric, place: Ints) -> tuple[int, dict[tuple[int, int], In
         ways[rank, switch] = going[: _before(fabric, going, switch)]
         ways[switch, rank] = coming[_before(fabric, coming, switch) :]
     return switch, ways
+
+
+def _partners(fabric: Fabric, place: Ints) -> Iterator[Ints]:
+    """For every rank another, in turn: the one half the group away, then of a group over boxes one of another box."""
+    if not np.any(fabric.kind == SWITCH):
+        return
+    yield np.roll(place, -max(1, len(place) // 2))
+    box = fabric.box[place]
+    beyond = np.flatnonzero(box != box[0])
+    if len(beyond):
+        yield np.where(box == box[0], place[beyond[0]], place[0])
+
+
+def _on_all(fabric: Fabric, ways: Iterable[Ints]) -> set[int]:
+    """The switches that lie on every one of these ways."""
+    common: set[int] | None = None
+    for links in ways:
+        inner = fabric.receiver[links[:-1]]
+        own = set(inner[fabric.kind[inner] == SWITCH].tolist())
+        common = own if common is None else common & own
+    return common or set()
 
 
 def _before(fabric: Fabric, links: Ints, switch: int) -> int:

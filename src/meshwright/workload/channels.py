@@ -30,7 +30,7 @@ def in_channels_of(module: ModuleType, operation: str, box: Ints) -> bool:
     Only some do, and by their name `IN_CHANNELS`; of others each rank sends by a NIC of its own.
     """
     members = np.bincount(box)
-    even = 1 < len(members) and bool(np.all(members == members[0]))
+    even = len(members) > 1 and bool(np.all(members == members[0]))
     return even and getattr(module, "IN_CHANNELS", False) and operation in OPERATIONS
 
 

@@ -38,10 +38,10 @@ def permits(operation: str, ranks: int) -> bool:
 def program(operation: str, ranks: int, *, box_size: int = 0, sizes: Sequence[Sequence[int]] = ()) -> Program:
     """One block to one other rank each round.
 
-    box_size: neighbouring ranks of a box, by which the rotation goes; 0 for one box. sizes: of an all_to_all what row s sends to column d, in any unit (bytes, tokens); the message is then what the rank
-    with the most sends in all, its own block included. Where there are none, all blocks are equal. Raises COL002,
-    COL010, COL012 (a box that does not divide the ranks), COL014 (a matrix that is not ranks x ranks, or without a common
-    unit that is large enough).
+    box_size: neighbouring ranks of a box, by which the rotation goes; 0 for one box.   sizes: of an all_to_all what row
+    s sends to column d, in any unit (bytes, tokens); the message is then what the rank with the most sends in all, its
+    own block included. Where there are none, all blocks are equal. Raises COL002, COL010, COL012 (a box that does not
+    divide the ranks), COL014 (a matrix that is not ranks x ranks, or without a common unit that is large enough).
     """
     check("direct", OPERATIONS, operation, ranks, permitted=permits(operation, ranks))
     box = box_size or ranks
