@@ -12,7 +12,7 @@ from jsonschema.exceptions import best_match
 
 from meshwright.output.schema import COMMANDS
 from tests.ui.lines import LINES, arguments
-from tests.ui.program import meshwright
+from tests.ui.program import drawn
 from tests.ui.published_schema import FILE, generated
 
 _ERRORS = {
@@ -32,7 +32,8 @@ def validator():
 
 @cache
 def document(name):
-    return meshwright(*(arguments(name) if name in LINES else _ERRORS[name]), "--format", "json").answer
+    line = arguments(name) if name in LINES else _ERRORS[name]
+    return drawn(*line, form=("--format", "json")).answer
 
 
 def complaint(answer):

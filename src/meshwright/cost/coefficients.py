@@ -1,10 +1,11 @@
 """A program and the shape of a group go in; what its rounds ask of two classes of links comes out, as coefficients.
 
 A group of n ranks in b boxes has its ranks in order, as equally in the boxes as whole numbers allow. Of a round count
-the bytes of the busiest port of a rank, in or out: those that stay in its box, and those that leave or enter it, by the
-rank's own share of the NICs. What libraries lay in channels, each with an order of its own of a box's ranks, loads all
-ports of a box alike. What takes longer limits the round: on a system's network the second depth of `collective time`
-says the same. Leaves out that links inside a box may be shared, and start skew.
+the bytes of the busiest port of a rank, in or out, whatever their way (in a box without links of its own all share the
+host's); and those of a port that leave or enter the box, by the rank's own share of the NICs. What libraries lay in
+channels, each with an order of its own of a box's ranks, loads all ports of a box alike. What takes longer limits the
+round: on a system's network the second depth of `collective time` says the same, and at most as much less as the bytes
+of NICs take on the links inside. Leaves out that links inside a box may be shared, and start skew.
 """
 
 from __future__ import annotations
@@ -30,14 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rounds:
-    """Columns, one row a kind of rounds. port, near, far: pieces of the busiest port, of all, in the box and beyond it.
+    """Columns, one row a kind of rounds. port, far: pieces of the busiest port, of all and of those beyond its box.
 
     leaves: whether some send leaves its box.
     """
 
     times: Ints
     port: Floats
-    near: Floats
     far: Floats
     leaves: Bools
     message_pieces: int
@@ -89,7 +89,7 @@ class Coefficients:
 
     @property
     def near_pieces(self) -> Floats:
-        """Of rounds that the near links limit the pieces of the busiest port that stay in its box."""
+        """Of rounds that the near links limit the pieces of the busiest port."""
         return self._column("near_pieces")
 
     @property
@@ -159,8 +159,8 @@ def coefficients(module: ModuleType, operation: str, group: Group) -> Coefficien
 def _turns(module: ModuleType, operation: str, shapes: tuple[tuple[int, int], ...]) -> Floats:
     """Ratios of near over far bandwidth, ascending, beyond each of which the far links limit another kind of rounds."""
     found = [rounds_of(module, operation, *shape) for shape in shapes]
-    leaving = [(item.near[item.far > 0], item.far[item.far > 0]) for item in found if item is not None]
-    return np.unique(np.concatenate([np.zeros(0), *(near / far for near, far in leaving)]))
+    leaving = [(item.port[item.far > 0], item.far[item.far > 0]) for item in found if item is not None]
+    return np.unique(np.concatenate([np.zeros(0), *(port / far for port, far in leaving)]))
 
 
 @lru_cache(maxsize=4096)
@@ -187,11 +187,11 @@ def _table(module: ModuleType, operation: str, shapes: tuple[tuple[int, int], ..
 
 
 def _total(found: Rounds, name: str, ratio: float) -> Any:
-    far = found.far * ratio > found.near
+    far = found.far * ratio > found.port
     counted = {
         "near_rounds": ~found.leaves,
         "far_rounds": found.leaves,
-        "near_pieces": found.near * ~far,
+        "near_pieces": found.port * ~far,
         "far_pieces": found.far * far,
         "port_pieces": found.port,
     }
@@ -235,7 +235,6 @@ def counted(program: Program, box: Ints, alike: Ints) -> Rounds:
         return Rounds(
             times=none,
             port=np.zeros(0),
-            near=np.zeros(0),
             far=np.zeros(0),
             leaves=none > 0,
             message_pieces=program.message_pieces,
@@ -256,15 +255,14 @@ def counted(program: Program, box: Ints, alike: Ints) -> Rounds:
         return found
 
     leaves = np.bincount(of_step, weights=crossing) > 0
-    rows = np.stack([busiest(pieces), busiest(pieces - crossing), busiest(crossing), leaves], axis=1)
+    rows = np.stack([busiest(pieces), busiest(crossing), leaves], axis=1)
     kinds, place = np.unique(rows, axis=0, return_inverse=True)
     times = np.bincount(place.reshape(-1), weights=[step.times for step in steps])
     return Rounds(
         times=times.astype(np.int64),
         port=cast("Floats", kinds[:, 0]),
-        near=cast("Floats", kinds[:, 1]),
-        far=cast("Floats", kinds[:, 2]),
-        leaves=kinds[:, 3] > 0,
+        far=cast("Floats", kinds[:, 1]),
+        leaves=kinds[:, 2] > 0,
         message_pieces=program.message_pieces,
         launches=program.launches,
     )
