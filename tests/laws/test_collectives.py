@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from inspect import signature
 from itertools import product
@@ -28,8 +29,12 @@ from meshwright.cost.collectives import (
 )
 from meshwright.cost.groups import Group, group_of, lone_group, rates
 from meshwright.cost.program_sizes import program_size
+from meshwright.cost.program_times import round_times
+from meshwright.scenarios._collective_programs import placed
 from meshwright.scenarios.collective import algorithm_bandwidth
+from meshwright.system.fabric import system_fabric
 from meshwright.system.system import read_system
+from meshwright.workload import channels
 
 BOX = read_system("hgx-h100 x2")
 
@@ -45,25 +50,38 @@ def group(*ranks: int, nodes: int = 1) -> Group:
 
 
 def counted_by_hand(program, boxes):
-    """Rounds and loads of a program, round by round and send by send, with dictionaries."""
+    """Rounds and loads of a program, round by round and send by send, with dictionaries: of ports, and of own NICs."""
     box = [rank * boxes // program.ranks for rank in range(program.ranks)] + [0] * program.switches
-    members = [box[: program.ranks].count(each) for each in range(boxes)]
     found = []
     for step in program.steps:
-        ports = {(side, rank): 0 for side in ("out", "in") for rank in range(program.ranks + program.switches)}
-        nics = {(side, each): 0 for side in ("out", "in") for each in range(boxes)}
+        every, far = Counter(), Counter()
+        crosses = False
         for sender, receiver, pieces in zip(
             *(x.tolist() for x in (step.sender, step.receiver, step.pieces)), strict=True
         ):
-            ports["out", sender] += pieces
-            ports["in", receiver] += pieces
-            if box[sender] != box[receiver]:
-                nics["out", box[sender]] += pieces
-                nics["in", box[receiver]] += pieces
-        port = max(load for (_, rank), load in ports.items() if rank < program.ranks)
-        nic = max(load / members[each] for (_, each), load in nics.items())
-        found += [(port / program.message_pieces, nic / program.message_pieces)] * step.times
+            beyond = box[sender] != box[receiver]
+            crosses |= beyond
+            for end in (("out", sender), ("in", receiver)):
+                every[end] += pieces
+                far[end] += pieces * beyond
+        port, nic = (
+            max((load for (_, rank), load in loads.items() if rank < program.ranks), default=0)
+            for loads in (every, far)
+        )
+        found += [(crosses, port / program.message_pieces, nic / program.message_pieces)] * step.times
     return found
+
+
+def in_boxes(name, operation, ranks, boxes):
+    """The program as it runs over boxes: by boxes where it knows them, in channels where libraries lay it in them."""
+    module = COLLECTIVES.module(name)
+    even = boxes > 1 and ranks % boxes == 0
+    known = {"node_size", "box_size"} & set(signature(module.program).parameters)
+    program = module.program(operation, ranks, **(dict.fromkeys(known, ranks // boxes) if even else {}))
+    laid = {"ring", "bidirectional_ring", "tree", "double_binary_tree"}
+    if not even or name not in laid or operation not in channels.OPERATIONS:
+        return program
+    return channels.in_channels(program, channels.box_orders(ranks, ranks // boxes))
 
 
 @pytest.mark.parametrize("boxes", [1, 2, 3])
@@ -75,19 +93,43 @@ def test_seconds_are_those_of_the_programs_rounds_each_limited_by_the_longer_of_
             continue
         one = group(ranks, nodes=boxes)
         seconds = program_s(name, operation, one, size)[0]
-        options = signature(module.program).parameters
-        sized = boxes > 1 and ranks % boxes == 0 and "node_size" in options
-        program = module.program(operation, ranks, **({"node_size": ranks // boxes} if sized else {}))
+        program = in_boxes(name, operation, ranks, boxes)
         if program.switches and boxes > 1:
             assert np.isnan(seconds)
             continue
         near, far = one.near, one.far
         expected = sum(
-            (far if nic else near).latency_s
+            (far if crosses else near).latency_s
             + max(size * port / near.bandwidth_bytes_per_s, size * nic / far.bandwidth_bytes_per_s)
-            for port, nic in counted_by_hand(program, boxes)
+            for crosses, port, nic in counted_by_hand(program, boxes)
         )
         assert isclose(seconds, expected, rel_tol=1e-12), (operation, ranks)
+
+
+@pytest.mark.parametrize("on", ["hgx-h100 x2", "hgx-a100 x3", "gb200-nvl72 x2"])
+@pytest.mark.parametrize("name", COLLECTIVES.names())
+def test_a_plan_and_the_busiest_links_of_a_systems_network_say_one_time(name, on):
+    """The columns of a plan against rounds routed over links: the whole of each box, or half of it.
+
+    A plan counts all bytes of a port to its link in the box, which hosts without other links need (section 10.3.3), so
+    a round that this link limits may last as much longer as the NIC is wide beside it: of a tree in two halves.
+    """
+    system = read_system(on)
+    fabric = system_fabric(replace(system, devices_per_node=min(system.devices_per_node, 8), nics_per_node=8))
+    module, size = COLLECTIVES.module(name), 3e6
+    own = rates(replace(system, devices_per_node=8, nics_per_node=8), "own")
+    for operation, members in product(module.OPERATIONS, (8, 4, 1)):
+        ranks = np.add.outer(np.arange(system.nodes) * 8, np.arange(members)).reshape(-1)
+        if not module.permits(operation, len(ranks)) or name == "in_switch":
+            continue
+        one = group_of(np.array([len(ranks)]), np.array([system.nodes]), *own)
+        item = placed(name, operation, (ranks,), fabric, size, None)
+        expected = round_times(item.fabric, item.traffic).total_s
+        found = program_s(name, operation, one, size)[0]
+        if name != "double_binary_tree":
+            assert isclose(found, expected, rel_tol=1e-9), (operation, members)
+        wider = 1 + one.far.bandwidth_bytes_per_s / one.near.bandwidth_bytes_per_s
+        assert expected * (1 - 1e-9) <= found <= expected * wider
 
 
 def test_a_column_of_bandwidths_has_the_seconds_of_each():

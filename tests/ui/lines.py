@@ -5,12 +5,12 @@ Lines that read saved answers name them as `Saved`; `arguments` gives every line
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from tests.ui.program import ROOT, meshwright
+from tests.ui.program import ROOT, answers_folder, drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,11 @@ def typed(line: tuple[str | Saved, ...]) -> tuple[str, ...]:
 @cache
 def saved(name: str) -> Path:
     """A line's answer, asked once a run."""
-    file = Path(_folder().name) / f"{len(list(Path(_folder().name).iterdir()))}.json"
-    found = meshwright(*arguments(name), "--format", "json", "-q", "-o", str(file))
-    assert found.code in {0, 1}, found.err
+    file = answers_folder() / f"{re.sub(r'[^a-z]+', '-', name)}.json"
+    if not file.is_file():
+        found = drawn(*arguments(name), form=("--format", "json", "-q", "-o", str(file)))
+        assert found.code in {0, 1}, found.err
     return file
-
-
-@cache
-def _folder() -> TemporaryDirectory[str]:
-    """Removed when the interpreter ends."""
-    return TemporaryDirectory()
 
 
 _SAVES = ("checkpoint", "timeline", "--size", "112GB", "--write", "7GB/s", "--copy", "0.5s")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.ui.lines import LINES, arguments
-from tests.ui.program import answer_of, meshwright
+from tests.ui.program import answer_of, drawn, meshwright
 
 _PLAN = LINES["plan, deadline"]
 _OTHER = (*_PLAN[:-1], "110ms", "--all-reduce", "auto")
@@ -18,7 +18,7 @@ _OTHER = (*_PLAN[:-1], "110ms", "--all-reduce", "auto")
 def save(folder, name, line):
     """The answer of a line in a file of its own."""
     file = folder / f"{name}.json"
-    assert meshwright(*line, "--format", "json", "-q", "-o", str(file)).code in {0, 1}
+    assert drawn(*line, form=("--format", "json", "-q", "-o", str(file))).code in {0, 1}
     return str(file)
 
 

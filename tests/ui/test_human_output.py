@@ -12,7 +12,7 @@ import pytest
 
 import meshwright
 from meshwright.output.tables import as_text
-from tests.ui.program import answer_of
+from tests.ui.program import answer_of, drawn
 from tests.ui.program import meshwright as run
 
 _PLAN = ("plan", "serve", "Qwen/Qwen3-32B", "--on", "hgx-h100", "--sessions", "4", "--context", "131064")
@@ -80,28 +80,28 @@ _LINES = {
 @pytest.mark.parametrize("name", _LINES)
 def test_the_first_line_is_the_verdict(name):
     line = _LINES[name]
-    found, verdict = run(*line), run(*line, "--format", "json").answer["verdict"]
+    found, verdict = drawn(*line), drawn(*line, form=("--format", "json")).answer["verdict"]
     assert found.out.splitlines()[0] == f"{verdict['answer']}: {verdict['text']}"
     assert found.code == (0 if verdict["answer"] == "yes" else 1)
 
 
 @pytest.mark.parametrize("name", _LINES)
 def test_lines_have_no_blanks_at_their_end_and_no_colour_codes_off_a_terminal(name):
-    out = run(*_LINES[name]).out
+    out = drawn(*_LINES[name]).out
     assert [text for text in out.splitlines() if text != text.rstrip()] == []
     assert "\x1b" not in out
 
 
 @pytest.mark.parametrize(("name", "total"), [("fit", "61.50 GB of 80.00 GB, 18.50 GB free"), ("fit, no", "too much")])
 def test_bars_add_up_to_the_total_of_the_fullest_device(name, total):
-    lines = run(*_LINES[name]).out.splitlines()
+    lines = drawn(*_LINES[name]).out.splitlines()
     bars = [text.split()[0] for text in lines if "█" in text or "···" in text]
     assert bars == ["weights", "KV", "workspace", "total"]
     assert any(text.strip().startswith("total") and total in text for text in lines)
 
 
 def test_a_plan_shows_its_layouts_its_exchanges_and_what_would_help():
-    out = run(*_FOUR).out
+    out = drawn(*_FOUR).out
     assert re.search(r"^replicas=4,tp=2,pp=1 +yes +14\.89 ms +119\.11 ms +4 +0\.238 +52\.09 GB$", out, re.MULTILINE)
     assert "64 x all_reduce over 2 ranks after mixer: ring in 2 rounds" in out
     assert "system.accelerator.memory_bandwidth doubled: saves" in out
@@ -110,7 +110,7 @@ def test_a_plan_shows_its_layouts_its_exchanges_and_what_would_help():
 
 
 def test_a_training_plan_shows_where_memory_the_step_and_the_calendar_go():
-    out = run(*_LINES["plan, training"]).out
+    out = drawn(*_LINES["plan, training"]).out
     for line in (
         r"  total +█+·+ +13\.47 GB of 23\.62 GB, 10\.15 GB free",
         r"the budget stands for activations 68\.75 GB, .* with these the total is 87\.23 GB",
@@ -124,7 +124,7 @@ def test_a_training_plan_shows_where_memory_the_step_and_the_calendar_go():
 
 
 def test_a_late_training_plan_says_what_would_save_it():
-    out = run(*_LINES["plan, training, late"]).out
+    out = drawn(*_LINES["plan, training, late"]).out
     assert "limited by compute: computation alone takes 78.34 s, and a step may take 67.26 s" in out
     assert "a step may take 67.26 s, 11.65 s less than it does" in out
     assert "an efficiency of 47.0%" in out
@@ -132,7 +132,7 @@ def test_a_late_training_plan_says_what_would_save_it():
 
 
 def test_a_model_that_no_layout_holds_says_how_many_boxes_do():
-    answer = answer_of(*_LINES["plan, training, too large"], code=1)
+    answer = drawn(*_LINES["plan, training, too large"], form=("--format", "json")).answer
     boxes = answer["systems"][0]["least_boxes"]
     assert answer["verdict"]["text"].endswith(f"; {boxes} boxes hold it")
     assert answer["best"] is None
@@ -145,7 +145,7 @@ def test_a_model_that_no_layout_holds_says_how_many_boxes_do():
 
 
 def test_more_layouts_than_are_shown_are_counted():
-    shown = run(*_FOUR).out
+    shown = drawn(*_FOUR).out
     told = re.search(r"^(\d+) more layouts: --format json lists them all$", shown, re.MULTILINE)
     assert told
     rows = len(re.findall(r"^replicas=\S+ +(?:yes|no) ", shown, re.MULTILINE))
@@ -204,13 +204,13 @@ _TWEAKED = (
     "line", [*(_LINES[name] for name in _LINES if name.startswith(("plan", "interval"))), _TWEAKED]
 )
 def test_every_next_command_runs(line):
-    commands = answer_of(*line, code=run(*line).code)["next_commands"]
+    commands = drawn(*line, form=("--format", "json")).answer["next_commands"]
     assert commands
     for command in commands:
         program, *arguments = shlex.split(command)
         assert program == "meshwright"
-        assert run(*arguments).code in {0, 1}
-        assert f"\nnext: {command}\n" in run(*line).out
+        assert drawn(*arguments).code in {0, 1}
+        assert f"\nnext: {command}\n" in drawn(*line).out
 
 
 def test_the_next_command_asks_about_the_layout_that_was_found():

@@ -19,7 +19,7 @@ from meshwright.cost.overheads import retry_count
 from meshwright.output.csv_rows import as_csv
 from meshwright.scenarios._engine import budget_bytes
 from tests.ui.lines import LINES, arguments
-from tests.ui.program import meshwright
+from tests.ui.program import drawn, meshwright
 
 _CANDIDATES = [name for name in LINES if name.startswith(("fit", "plan"))]
 _IN_TURN = [name for name in LINES if name.startswith("plan") and "continuous" not in name]
@@ -31,7 +31,7 @@ _PIPE = re.compile(r"(?<!\\)\|")
 
 @cache
 def printed(name, style):
-    return meshwright(*arguments(name), "--format", style)
+    return drawn(*arguments(name), form=("--format", style))
 
 
 def document(name):
@@ -90,7 +90,7 @@ def test_the_first_line_of_markdown_is_the_verdict(name):
     verdict = document(name)["verdict"]
     first = printed(name, "md").out.splitlines()[0]
     assert first == f"{verdict['answer']}: {verdict['text']}"
-    assert meshwright(*arguments(name), "--format", "md", "-q").out == f"{first}\n"
+    assert drawn(*arguments(name), form=("--format", "md", "-q")).out == f"{first}\n"
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -54,6 +54,14 @@ def test_a_faster_link_does_not_raise_a_windows_rate():
     assert answer_of(*shlex.split(command)[1:])["window"]["usable_bytes_per_s"] == 50e9
 
 
+def test_a_fetch_says_whose_memory_makes_room_for_it():
+    full, roomy = (answer_of(*LINE[:-1], node, *READ[5:])["notes"] for node in ("80GB", "99GB,160GB,160GB,160GB"))
+    assert any("node 0 has 0 B free, so 20.00 GB of what lies there must move out first" in note for note in full)
+    lent = answer_of("pool", "--demand", "60GB", "--node", "100GB", "--data", "20GB", "--path", "50GB/s")["notes"]
+    assert lent == ["a fetch of 20.00 GB takes as much of the reader's own memory: node 0 has 40.00 GB free"]
+    assert any("node 0 has 0 B free, so 1.00 GB" in note for note in roomy)
+
+
 def test_demands_beyond_all_memory_are_a_no():
     answer = answer_of(*LINE[:-1], "50GB", code=1)
     assert answer["loans"] is None

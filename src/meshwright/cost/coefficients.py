@@ -1,9 +1,11 @@
 """A program and the shape of a group go in; what its rounds ask of two classes of links comes out, as coefficients.
 
 A group of n ranks in b boxes has its ranks in order, as equally in the boxes as whole numbers allow. Of a round count
-the bytes of the busiest port of a rank, in or out, whatever their way; and the bytes that leave or enter the busiest
-box, shared by the members there, over whose NICs libraries spread their channels. What takes longer limits the round.
-Leaves out where in a box the bytes cross, that links inside a box may be shared, and start skew.
+the bytes of the busiest port of a rank, in or out, whatever their way (in a box without links of its own all share the
+host's); and those of a port that leave or enter the box, by the rank's own share of the NICs. What libraries lay in
+channels, each with an order of its own of a box's ranks, loads all ports of a box alike. What takes longer limits the
+round: on a system's network the second depth of `collective time` says the same, and at most as much less as the bytes
+of NICs take on the links inside. Leaves out that links inside a box may be shared, and start skew.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from meshwright.base.traced import is_traced, stated, values
+from meshwright.workload.channels import in_channels_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,14 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rounds:
-    """Columns, one row a kind of rounds. port, box: pieces of the busiest port, and of a member of the busiest box.
+    """Columns, one row a kind of rounds. port, far: pieces of the busiest port, of all and of those beyond its box.
 
     leaves: whether some send leaves its box.
     """
 
     times: Ints
-    port: Ints
-    box: Floats
+    port: Floats
+    far: Floats
     leaves: Bools
     message_pieces: int
     launches: int
@@ -47,9 +50,9 @@ class Table:
 
     near_rounds: Ints
     far_rounds: Ints
-    near_pieces: Ints
+    near_pieces: Floats
     far_pieces: Floats
-    port_pieces: Ints
+    port_pieces: Floats
     message_pieces: Ints
     launches: Ints
     permitted: Bools
@@ -85,17 +88,17 @@ class Coefficients:
         return self.near_rounds + self.far_rounds
 
     @property
-    def near_pieces(self) -> Ints:
+    def near_pieces(self) -> Floats:
         """Of rounds that the near links limit the pieces of the busiest port."""
         return self._column("near_pieces")
 
     @property
     def far_pieces(self) -> Floats:
-        """Of rounds that the far links limit the pieces of the busiest box, over its members."""
+        """Of rounds that the far links limit the pieces that leave or enter a box by the busiest port."""
         return self._column("far_pieces")
 
     @property
-    def port_pieces(self) -> Ints:
+    def port_pieces(self) -> Floats:
         """Of all rounds the pieces of the busiest port."""
         return self._column("port_pieces")
 
@@ -156,8 +159,8 @@ def coefficients(module: ModuleType, operation: str, group: Group) -> Coefficien
 def _turns(module: ModuleType, operation: str, shapes: tuple[tuple[int, int], ...]) -> Floats:
     """Ratios of near over far bandwidth, ascending, beyond each of which the far links limit another kind of rounds."""
     found = [rounds_of(module, operation, *shape) for shape in shapes]
-    leaving = [(item.port[item.box > 0], item.box[item.box > 0]) for item in found if item is not None]
-    return np.unique(np.concatenate([np.zeros(0), *(port / box for port, box in leaving)]))
+    leaving = [(item.port[item.far > 0], item.far[item.far > 0]) for item in found if item is not None]
+    return np.unique(np.concatenate([np.zeros(0), *(port / far for port, far in leaving)]))
 
 
 @lru_cache(maxsize=4096)
@@ -174,9 +177,9 @@ def _table(module: ModuleType, operation: str, shapes: tuple[tuple[int, int], ..
     return Table(
         near_rounds=column("near_rounds").astype(np.int64),
         far_rounds=column("far_rounds").astype(np.int64),
-        near_pieces=column("near_pieces").astype(np.int64),
+        near_pieces=column("near_pieces").astype(np.float64),
         far_pieces=column("far_pieces").astype(np.float64),
-        port_pieces=column("port_pieces").astype(np.int64),
+        port_pieces=column("port_pieces").astype(np.float64),
         message_pieces=np.array([1 if item is None else item.message_pieces for item in found], dtype=np.int64),
         launches=np.array([0 if item is None else item.launches for item in found], dtype=np.int64),
         permitted=np.array([item is not None for item in found]),
@@ -184,12 +187,12 @@ def _table(module: ModuleType, operation: str, shapes: tuple[tuple[int, int], ..
 
 
 def _total(found: Rounds, name: str, ratio: float) -> Any:
-    far = found.box * ratio > found.port
+    far = found.far * ratio > found.port
     counted = {
         "near_rounds": ~found.leaves,
         "far_rounds": found.leaves,
         "near_pieces": found.port * ~far,
-        "far_pieces": found.box * far,
+        "far_pieces": found.far * far,
         "port_pieces": found.port,
     }
     return (counted[name] * found.times).sum()
@@ -204,7 +207,10 @@ def rounds_of(module: ModuleType, operation: str, ranks: int, boxes: int) -> Rou
     if operation in module.OPERATIONS and not module.permits(operation, ranks):
         return None
     program, box = program_in_boxes(module, operation, ranks, boxes)
-    return None if program.switches and boxes > 1 else counted(program, box)
+    if program.switches and boxes > 1:
+        return None
+    alike = box if in_channels_of(module, operation, box) else np.arange(ranks)
+    return counted(program, box, alike)
 
 
 def program_in_boxes(module: ModuleType, operation: str, ranks: int, boxes: int) -> tuple[Program, Ints]:
@@ -212,20 +218,24 @@ def program_in_boxes(module: ModuleType, operation: str, ranks: int, boxes: int)
 
     Boxes are the nodes of an algorithm that has them, where they are equal. Raises COL002, COL010.
     """
-    nodes = boxes > 1 and ranks % boxes == 0 and "node_size" in signature(module.program).parameters
-    program: Program = module.program(operation, ranks, **({"node_size": ranks // boxes} if nodes else {}))
+    asked = {"node_size", "box_size"} & set(signature(module.program).parameters)
+    equal = boxes > 1 and ranks % boxes == 0
+    program: Program = module.program(operation, ranks, **(dict.fromkeys(asked, ranks // boxes) if equal else {}))
     return program, np.arange(ranks) * boxes // ranks
 
 
-def counted(program: Program, box: Ints) -> Rounds:
-    """The kinds of rounds of a program whose ranks stand in these boxes: equal ones once, with how often they occur."""
+def counted(program: Program, box: Ints, alike: Ints) -> Rounds:
+    """The kinds of rounds of a program whose ranks stand in these boxes: equal ones once, with how often they occur.
+
+    alike: of each rank a number that ranks share whose ports carry the same, the mean of what they send and receive.
+    """
     steps = program.steps
     if not steps:
         none = np.zeros(0, dtype=np.int64)
         return Rounds(
             times=none,
-            port=none,
-            box=np.zeros(0),
+            port=np.zeros(0),
+            far=np.zeros(0),
             leaves=none > 0,
             message_pieces=program.message_pieces,
             launches=program.launches,
@@ -234,19 +244,24 @@ def counted(program: Program, box: Ints) -> Rounds:
         np.concatenate([np.asarray(getattr(step, name)) for step in steps]) for name in ("sender", "receiver", "pieces")
     )
     of_step = np.repeat(np.arange(len(steps)), [len(step.sender) for step in steps])
-    ranks, members = program.ranks, np.bincount(box)
     where = np.concatenate([box, np.full(program.switches, box[0])])
     crossing = np.where(where[sender] != where[receiver], pieces, 0)
-    port = np.maximum(*(_by_step(of_step, side, pieces, ranks + program.switches) for side in (sender, receiver)))
-    shared = np.maximum(*(_by_step(of_step, where[side], crossing, len(members)) for side in (sender, receiver)))
+    ports = np.bincount(alike)
+    port = np.concatenate([alike, len(ports) + np.arange(program.switches)])
+
+    def busiest(moved: Ints) -> Floats:
+        both = (_by_step(of_step, port[side], moved, len(ports) + program.switches) for side in (sender, receiver))
+        found: Floats = (np.maximum(*both)[:, : len(ports)] / ports).max(axis=1)
+        return found
+
     leaves = np.bincount(of_step, weights=crossing) > 0
-    rows = np.stack([port[:, :ranks].max(axis=1), (shared / members).max(axis=1), leaves], axis=1)
+    rows = np.stack([busiest(pieces), busiest(crossing), leaves], axis=1)
     kinds, place = np.unique(rows, axis=0, return_inverse=True)
     times = np.bincount(place.reshape(-1), weights=[step.times for step in steps])
     return Rounds(
         times=times.astype(np.int64),
-        port=kinds[:, 0].astype(np.int64),
-        box=cast("Floats", kinds[:, 1]),
+        port=cast("Floats", kinds[:, 0]),
+        far=cast("Floats", kinds[:, 1]),
         leaves=kinds[:, 2] > 0,
         message_pieces=program.message_pieces,
         launches=program.launches,

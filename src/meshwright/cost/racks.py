@@ -8,23 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from meshwright.base.numbers import N, divide_up, floor, maximum, where
+from meshwright.base.numbers import N, floor, maximum, where
 from meshwright.base.traced import formula
+from meshwright.system.levels import level_chips, reached_count
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 MOST_TIERS: Final = 4
 """Of switches, that are told apart here."""
-
-
-@formula
-def reached_count(tiers: Any, radix: Any) -> Any:
-    """End points that so many tiers of switches join without taper: 2 (radix / 2)^tiers.
-
-    Source: chapter "Supernodes", sections 6.5.1 and 6.5.2.
-    """
-    return 2 * (radix // 2) ** tiers
 
 
 @formula
@@ -42,16 +34,16 @@ def switch_tiers(end_points: Ints, radix: Any) -> Ints:
 
 @formula
 def switch_count(end_points: Ints, radix: Any) -> Ints:
-    """Switches of the fewest tiers that join the end points without taper.
+    """Switches of the fewest tiers that join the end points without taper: of each level those of `level_chips`.
 
-    One tier is one switch. Of more, each but the top one has a switch for every radix / 2 end points, and the top one
-    half as many, every port in use by parallel lines where there are few leaves. Source: chapter "Supernodes", section
-    6.5.1. Leaves out what a maker's kit rounds up to.
+    Source: chapter "Supernodes", section 6.5.1. Leaves out what a maker's kit rounds up to.
     """
     tiers = switch_tiers(end_points, radix)
-    leaves = divide_up(end_points, radix // 2)
-    several = (tiers - 1) * leaves + divide_up(leaves, 2)
-    return where(tiers > 1, several, tiers)
+    chips = tiers
+    for number in range(2, MOST_TIERS + 1):
+        found: Any = sum(level_chips(end_points, radix, number))
+        chips = where(tiers == number, found, chips)
+    return chips
 
 
 @formula

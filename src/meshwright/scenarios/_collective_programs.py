@@ -16,17 +16,17 @@ import numpy as np
 from meshwright.base.errors import CollectiveError
 from meshwright.cost.collectives import COLLECTIVES
 from meshwright.system.graph import SWITCH, Routes
-from meshwright.workload.channels import OPERATIONS, box_orders, in_channels
-from meshwright.workload.traffic import Traffic, check_sends, spans
+from meshwright.workload.channels import box_orders, in_channels, in_channels_of
+from meshwright.workload.traffic import Traffic, check_crossed, check_sends, spans
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from meshwright.base.numbers import Ints
     from meshwright.system.graph import Fabric
     from meshwright.workload.programs import Program
 
 _ALL_PAIRS: Final = ("direct", "one_shot")
-_IN_CHANNELS: Final = ("ring", "bidirectional_ring", "tree", "double_binary_tree")
-"""What libraries lay in channels, so that all NICs of a box carry it; others reach every NIC by themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,12 +51,12 @@ def placed(  # noqa: PLR0917 - a program and its places
 
     channels: of rings and trees over several boxes; None for one a rank of a box, 1 where boxes hold unequal parts.
     Raises COL001, COL002, COL010 (algorithm), COL030 (too many sends), COL033 (ranks not even over boxes), COL034 (no
-    switch that joins all ranks).
+    switch that joins all ranks), COL050 (paths to it that are too long together).
     """
     module: Any = COLLECTIVES.module(name)
     ranks = len(groups[0])
     shape = _shape(name, module, groups, fabric)
-    orders = _orders(name, operation, groups, fabric, channels)
+    orders = _orders(module, operation, groups, fabric, channels)
     program: Program = module.program(operation, ranks, **shape)
     program = in_channels(program, orders) if len(orders) > 1 else program
     places = [fabric.devices[group] for group in groups]
@@ -75,6 +75,8 @@ def _shape(name: str, module: Any, groups: tuple[Ints, ...], fabric: Fabric) -> 
     if "node_size" in asked:
         size = _in_box(name, groups, fabric)
         found = {"node_size": size} if size < ranks else {}
+    if "box_size" in asked and len(sizes := _box_sizes(groups, fabric)) == 1:
+        found["box_size"] = sizes.pop()
     if "extents" in asked and prod(fabric.extents) == ranks == len(fabric.devices):
         found["extents"] = fabric.extents
     if name in _ALL_PAIRS:  # told before columns of so many are made
@@ -83,13 +85,13 @@ def _shape(name: str, module: Any, groups: tuple[Ints, ...], fabric: Fabric) -> 
 
 
 def _orders(
-    name: str, operation: str, groups: tuple[Ints, ...], fabric: Fabric, channels: int | None
+    module: Any, operation: str, groups: tuple[Ints, ...], fabric: Fabric, channels: int | None
 ) -> tuple[Ints, ...]:
     """Orders of the ranks, one a channel; none where the program runs as it is."""
     sizes = _box_sizes(groups, fabric)
     ranks = len(groups[0])
     most = sizes.pop() if len(sizes) == 1 else 1
-    if name not in _IN_CHANNELS or operation not in OPERATIONS or most == ranks:
+    if ranks % most or not in_channels_of(module, operation, np.arange(ranks) // most):
         return ()
     return box_orders(ranks, most)[: channels or most]
 
@@ -127,16 +129,16 @@ def _with_switches(fabric: Fabric, places: list[Ints]) -> tuple[Fabric, list[int
 
 
 def _joining(fabric: Fabric, place: Ints) -> tuple[int, dict[tuple[int, int], Ints]]:
-    """The switch of a group, nearest first, and the links between it and every rank. Raises COL034."""
-    other = np.roll(place, -max(1, len(place) // 2))
-    out, back = (_paths(fabric.route(*ends)) for ends in ((place, other), (other, place)))
-    common: set[int] | None = None
-    for links in (*out, *back):
-        inner = fabric.receiver[links[:-1]]
-        own = set(inner[fabric.kind[inner] == SWITCH].tolist())
-        common = own if common is None else common & own
-    if not common:
-        cause = "in_switch: no switch lies on the way between all ranks"
+    """The switch of a group, nearest first, and the links between it and every rank. Raises COL034, COL050."""
+    for other in _partners(fabric, place):
+        check_crossed(fabric, place, other)
+        out, back = (_paths(fabric.route(*ends)) for ends in ((place, other), (other, place)))
+        common = _on_all(fabric, (*out, *back))
+        if common:
+            break
+    else:
+        cause = "in_switch: no one switch lies on a way of every rank to another"
+        cause = cause if np.any(fabric.kind == SWITCH) else f"in_switch: {fabric.title} has no switch"
         raise CollectiveError(34, cause, "choose another algorithm, or ranks that one switch joins")
     near = {switch: sum(_before(fabric, links, switch) for links in out) for switch in common}
     switch = min(near, key=lambda item: (near[item], item))
@@ -145,6 +147,27 @@ def _joining(fabric: Fabric, place: Ints) -> tuple[int, dict[tuple[int, int], In
         ways[rank, switch] = going[: _before(fabric, going, switch)]
         ways[switch, rank] = coming[_before(fabric, coming, switch) :]
     return switch, ways
+
+
+def _partners(fabric: Fabric, place: Ints) -> Iterator[Ints]:
+    """For every rank another, in turn: the one half the group away, then of a group over boxes one of another box."""
+    if not np.any(fabric.kind == SWITCH):
+        return
+    yield np.roll(place, -max(1, len(place) // 2))
+    box = fabric.box[place]
+    beyond = np.flatnonzero(box != box[0])
+    if len(beyond):
+        yield np.where(box == box[0], place[beyond[0]], place[0])
+
+
+def _on_all(fabric: Fabric, ways: Iterable[Ints]) -> set[int]:
+    """The switches that lie on every one of these ways."""
+    common: set[int] | None = None
+    for links in ways:
+        inner = fabric.receiver[links[:-1]]
+        own = set(inner[fabric.kind[inner] == SWITCH].tolist())
+        common = own if common is None else common & own
+    return common or set()
 
 
 def _before(fabric: Fabric, links: Ints, switch: int) -> int:

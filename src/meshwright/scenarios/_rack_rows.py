@@ -16,11 +16,11 @@ from meshwright.cost.racks import (
     in_groups,
     installed_price,
     installed_w,
-    reached_count,
     switch_count,
     switch_tiers,
 )
 from meshwright.search.largest import largest
+from meshwright.system.levels import reached_count
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
@@ -33,22 +33,25 @@ _MOST_GROUP: Final = 2**20
 _LEAST_RADIX, _MOST_RADIX = 4, 4096
 _MOST_ASKED: Final = 64
 NO_WATTS: Final = Watts(0.0)
+AIR: Final = "air"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RackOptions:
     """What is to be built, and what holds it.
 
-    power: of everything.   fixed: of what is there anyway.   cooling: registry name.   air_limit: watts of a rack, None
-    for what that cooling is held to.   grouped: boxes come in groups of so many.   devices, boxes: counts to be judged.
-    radix: ports of a switch between boxes.   switch_power: of each such switch.   box_price, switch_price: in any one
-    currency; None for no prices.   distance: to be spanned between boxes, None where it is not asked about.
+    power: of everything.   fixed: of what is there anyway.   cooling: registry name.   air_limit: watts of a rack that
+    air cools, rack_limit: of a rack however it is cooled; None for what its cooling is held to.   grouped: boxes come
+    in groups of so many.   devices, boxes: counts to be judged.   radix: ports of a switch between boxes.
+    switch_power: of each such switch.   box_price, switch_price: in any one currency; None for no prices.   distance:
+    to be spanned between boxes, None where it is not asked about.
     """
 
     power: Watts
     fixed: Watts = NO_WATTS
     cooling: str = "air"
     air_limit: Watts | None = None
+    rack_limit: Watts | None = None
     grouped: int = 1
     devices: tuple[int, ...] = ()
     boxes: tuple[int, ...] = ()
@@ -91,12 +94,12 @@ class CountRow:
 
 
 def site_of(system: System, options: RackOptions, limit: Watts) -> Site:
-    """The site, checked. Raises SYS011 (no power known), SYS030 (amounts), SYS031 (counts)."""
+    """The site, checked. Raises SYS011 (no power known), SYS030 (amounts), SYS031 (counts), SYS040 (an air limit)."""
     node_w = system.node_power
     if not node_w:
         cause = f"{system.id} does not say what power a box takes"
         raise SystemSpecError(11, cause, "--set system.node_power=10.2kW, or add node_power to its file")
-    limit_w = limit if options.air_limit is None else options.air_limit
+    limit_w = _limit_of(options, limit)
     _check_amounts(options, limit_w)
     _check_counts(options)
     ports = system.nics_per_node or system.devices_per_node
@@ -173,6 +176,11 @@ def rack_boxes(site: Site) -> int:
     return int(boxes_per_rack(site.limit_w, site.node_w))
 
 
+def limit_name(options: RackOptions) -> str:
+    """The option that states what a rack may take."""
+    return "air_limit" if options.cooling == AIR and options.rack_limit is None else "rack_limit"
+
+
 def power_of(site: Site, boxes: int) -> float:
     """Watts of so many boxes and what they need."""
     return float(_power_w(site, np.array([boxes], dtype=np.int64))[0])
@@ -201,8 +209,23 @@ def _price(options: RackOptions, boxes: int, switches: int) -> float | None:
     return float(installed_price(boxes, options.box_price or 0.0, switches, options.switch_price or 0.0))
 
 
+def _limit_of(options: RackOptions, limit: Watts) -> Watts:
+    """What one rack may take. Raises SYS040 for a limit of air where air does not cool, or beside another limit.
+
+    Source: chapter "Supernodes", section 6.5.2: the threshold is that of air.
+    """
+    if options.air_limit is None:
+        return limit if options.rack_limit is None else options.rack_limit
+    if options.cooling != AIR:
+        cause = f"--air-limit bounds a rack that air cools, and --cooling is {options.cooling}"
+        raise SystemSpecError(40, cause, "leave --air-limit out, or give --rack-limit")
+    if options.rack_limit is not None:
+        raise SystemSpecError(40, "--air-limit and --rack-limit bound the same rack", "give one of them")
+    return options.air_limit
+
+
 def _check_amounts(options: RackOptions, limit_w: float) -> None:
-    watts = {"power": options.power, "air_limit": limit_w}
+    watts = {"power": options.power, limit_name(options): limit_w}
     prices = {"box_price": options.box_price or 0.0, "switch_price": options.switch_price or 0.0}
     dark = next((name for name, value in watts.items() if not 0 < value <= _MOST_WATTS), None)
     if dark is not None:

@@ -25,6 +25,7 @@ from meshwright.scenarios._collective_programs import Placed, placed
 from meshwright.scenarios._collective_sizes import Crossover, Times, crossovers, curves
 from meshwright.scenarios._shared import stated_system
 from meshwright.scenarios._topology_links import link_name
+from meshwright.workload.programs import sent_pieces
 from meshwright.workload.traffic import Background
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ ALL: Final = "all"
 _WHOLE: Final = "ranks"
 _MOST_MERGES_SHOWN: Final = 64
 _LEAST: Final = 2
+_COPIES: Final = ("dp_replicate", "dp_shard")
+"""Where attention is replicated all its copies serve the same requests, and have nothing to merge (section 6.3.1)."""
 _MOST_BYTES: Final = 1 << 50
 _NOT_MODELLED: Final = (
     "what processors do: launches of kernels, reductions, and the copy of a rank's own block",
@@ -65,7 +68,8 @@ class CollectiveOptions:
 
     size: bytes of the message as nccl-tests counts them: all_gather and reduce_scatter the whole buffer, all_to_all
     what a rank sends in all, its own block included.   algorithm: names by comma, or all.   ports: whether links are
-    listed.   channels: in which rings and trees over several boxes are laid; None for one a rank of a box.
+    listed.   channels: in which rings and trees over several boxes are laid; None for one a rank of a box.   seed: of
+    flows that take paths by their hash, where the spec does not say.
     """
 
     operation: str
@@ -77,6 +81,7 @@ class CollectiveOptions:
     ports: bool = False
     channels: int | None = None
     beside: tuple[Beside, ...] = ()
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -161,7 +166,8 @@ def _axes(options: CollectiveOptions, fabric: Fabric, layout: Layout | None) -> 
     if options.ranks not in {None, layout.world_size} or not _LEAST <= layout.world_size <= devices:
         cause = f"--layout {layout.id} has {layout.world_size} ranks, on {devices} devices"
         raise CollectiveError(35, cause, f"give degrees whose product is from 2 to {devices}, and no other --ranks")
-    axes = [axis for axis in (*reversed(MESH_AXES), *EXPERT_AXES) if axis != "replicas" and getattr(layout, axis) > 1]
+    apart = ("replicas", *(_COPIES if layout.attention == "replicated" else ()))
+    axes = [axis for axis in (*reversed(MESH_AXES), *EXPERT_AXES) if axis not in apart and getattr(layout, axis) > 1]
     if not axes:
         raise CollectiveError(35, f"--layout {layout.id} has no axis that merges anything", "give tp, ep or another")
     found = {axis: tuple(np.array(group) for group in mesh_groups(layout, axis)) for axis in axes}
@@ -245,11 +251,17 @@ def _in_one_box(members: tuple[Ints, ...], fabric: Fabric) -> bool:
 
 
 def _supposed(merges: list[_Merge], fabric: Fabric, system: System | None) -> tuple[str, ...]:
-    """That a switch adds in the answer which nobody measured to add."""
-    adding = (merge.groups for merge in merges if IN_SWITCH in merge.ran)
+    """That a switch adds in the answer which nobody measured to add, and where it stands."""
+    adding = [merge.groups for merge in merges if IN_SWITCH in merge.ran]
+    told: list[str] = []
     if any(system is None or not _known_to_add(groups, fabric, system) for groups in adding):
-        return (f"{IN_SWITCH} supposes that the switch adds: nobody measured here that it does",)
-    return ()
+        told.append(f"{IN_SWITCH} supposes that the switch adds: nobody measured here that it does")
+    if any(not _in_one_box(groups, fabric) for groups in adding):
+        told.append(
+            f"{IN_SWITCH} over boxes adds in a switch of the network between them, as SHARP does: every rank sends its "
+            "whole message there by its own NIC, and what a box could add before is not"
+        )
+    return tuple(told)
 
 
 def _times(merge: _Merge, options: CollectiveOptions) -> Times:
@@ -327,10 +339,7 @@ def _measures(item: Placed, timed: Timed, options: CollectiveOptions) -> dict[st
 def _sent_bytes(item: Placed) -> float:
     """What the rank that sends most sends in all."""
     program, size = item.program, item.traffic[0].message_bytes
-    sent = np.zeros(program.ranks + program.switches)
-    for step in program.steps:
-        np.add.at(sent, step.sender, step.pieces * step.times)
-    return float(sent[: program.ranks].max(initial=0)) * size / program.message_pieces
+    return float(sent_pieces(program)[: program.ranks].max(initial=0)) * size / program.message_pieces
 
 
 def _told(merge: _Merge, options: CollectiveOptions, system: System | None) -> dict[str, Any]:
@@ -390,6 +399,8 @@ def _notes(options: CollectiveOptions, merges: list[_Merge], layout: Layout | No
         found.append(f"not asked at other sizes, because a run is long: {', '.join(slow)}")
     if layout is not None:
         found.append("groups of one axis run at once, axes one after the other; flips are told without a layout")
+        if layout.attention == "replicated" and any(getattr(layout, axis) > 1 for axis in _COPIES):
+            found.append("attention=replicated: its copies serve the same requests, and merge nothing among them")
     if options.depth == "alpha-beta":
         found.append("links between ports are never full at this depth: --depth rounds or flows knows what shares them")
     return tuple(found)

@@ -68,6 +68,7 @@ def pool(options: PoolOptions) -> Result:
         verdict=_verdict(plan, window, trace),
         inputs={"model": None, "system": None, "job": None, "layout": None, "options": options},
         flips=_flips(options, link, window, reads),
+        notes=_notes(plan, reads),
         warnings=_warnings(window, reads),
         not_modelled=_LEFT_OUT,
         sources=() if link is None else link.facts.sources,
@@ -167,6 +168,19 @@ def _verdict(plan: Plan, window: Window | None, trace: tuple[TraceRow, ...]) -> 
 
 _TOLD: Final = 3
 """Loans that the first line names."""
+
+
+def _notes(plan: Plan, reads: Reads | None) -> tuple[str, ...]:
+    """Where the room for a fetch comes from: the reader's own memory, which a job that borrows has filled."""
+    if reads is None:
+        return ()
+    reader = max(plan.nodes, key=lambda row: (row.borrowed_bytes, row.demand_bytes))
+    size, free = show_bytes(reads.local_bytes), show_bytes(reader.free_bytes)
+    told = f"a fetch of {size} takes as much of the reader's own memory: node {reader.node} has {free} free"
+    if reads.local_bytes <= reader.free_bytes:
+        return (told,)
+    missing = show_bytes(reads.local_bytes - reader.free_bytes)
+    return (f"{told}, so {missing} of what lies there must move out first, or --node be larger; that is not timed",)
 
 
 def _warnings(window: Window | None, reads: Reads | None) -> tuple[str, ...]:

@@ -14,11 +14,13 @@ from meshwright.base.errors import SystemSpecError
 from meshwright.base.result import Basis, Result, Verdict
 from meshwright.base.units import Watts, show_watts
 from meshwright.scenarios._rack_rows import (
+    AIR,
     CountRow,
     RackOptions,
     Site,
     asked_rows,
     count_rows,
+    limit_name,
     most_boxes,
     power_of,
     rack_boxes,
@@ -101,7 +103,8 @@ def rack(system: System, options: RackOptions) -> Result:
     """The most boxes that a power budget carries, in whole groups; their racks, switches and price; and each step.
 
     yes: at least one box, and every count of devices that was asked about. Raises SYS002 (cooling), SYS011 (a box whose
-    power is not known), SYS030 (amounts), SYS031 (counts). Source: chapter "Supernodes", section 6.5.2.
+    power is not known), SYS030 (amounts), SYS031 (counts), SYS040 (an air limit of racks that air does not cool).
+    Source: chapter "Supernodes", section 6.5.2.
     """
     cooling = read_cooling(options.cooling)
     site = site_of(system, options, cooling.limit)
@@ -197,14 +200,19 @@ def _verdict(site: Site, found: CountRow, asked: tuple[CountRow, ...], one: Rack
         return Verdict(answer="no", text=f"{budget} carry no box: {first} {least}")
     if not one.boxes:
         held, box = f"a rack by {one.cooling} holds {show_watts(one.limit_w)}", show_watts(power_of(site, 1))
-        other = "--cooling liquid" if one.cooling == "air" else "a box of less power"
-        return Verdict(answer="no", text=f"{held}, and one box takes {box}: {other}, or --air-limit")
+        return Verdict(answer="no", text=f"{held}, and one box takes {box}: {_instead(site)}")
     told = [f"{found.boxes} boxes, {found.devices} devices: {show_watts(found.power_w)} of {budget}"]
     each = "1 box" if one.boxes == 1 else f"{one.boxes} boxes"
     told.append(f"{each} a rack, {found.racks} racks by {one.cooling} up to {show_watts(one.limit_w)}")
     told.append(_switches(found))
     told += [f"{row.devices} devices in {row.boxes} boxes {'fit' if row.fits else 'do not fit'}" for row in asked]
     return Verdict(answer="yes" if all(row.fits for row in asked) else "no", text="; ".join(told))
+
+
+def _instead(site: Site) -> str:
+    """What helps where one box is too much for a rack."""
+    other = "--cooling liquid" if site.options.cooling == AIR else "a box of less power"
+    return f"{other}, or a measured limit (--{limit_name(site.options).replace('_', '-')})"
 
 
 def _switches(found: CountRow) -> str:
@@ -219,7 +227,7 @@ def _warnings(system: System, site: Site, found: CountRow, one: Rack) -> tuple[s
     if not one.boxes:
         told.append(
             f"one box takes {show_watts(site.node_w)}, and {one.cooling} is held to {show_watts(one.limit_w)} a rack: "
-            "another cooling (--cooling liquid), or a measured limit (--air-limit)"
+            f"{_instead(site)}"
         )
     if system.nodes > 1:
         told.append(f"the {system.nodes} boxes of --on are one kind of box: the budget says how many")
@@ -240,7 +248,7 @@ def _flips(system: System, options: RackOptions, site: Site, boxes: int) -> tupl
     places: dict[str, list[float]] = {
         "power": [power_of(site, boxes), power_of(site, boxes + group)],
         "fixed": [options.fixed + beyond, options.fixed + options.power - power_of(site, boxes + group)],
-        "air-limit": [count * site.node_w for count in (per_rack, per_rack + 1)],
+        limit_name(options).replace("_", "-"): [count * site.node_w for count in (per_rack, per_rack + 1)],
         "system.node_power": [value for value in nodes if 0 < value <= max(spare, site.limit_w)],
     }
     found = [
@@ -254,10 +262,11 @@ def _flips(system: System, options: RackOptions, site: Site, boxes: int) -> tupl
 
 def _askers(system: System, options: RackOptions) -> dict[str, Callable[[float], str | None]]:
     """By parameter, the answer's name at a value of it."""
+    limit = limit_name(options)
     return {
         "power": lambda value: _name(system, replace(options, power=Watts(value))),
         "fixed": lambda value: _name(system, replace(options, fixed=Watts(value))),
-        "air-limit": lambda value: _name(system, replace(options, air_limit=Watts(value))),
+        limit.replace("_", "-"): lambda value: _name(system, replace(options, **{limit: Watts(value)})),
         "system.node_power": lambda value: _name(replace(system, node_power=Watts(value)), options),
     }
 

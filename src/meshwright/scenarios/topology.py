@@ -49,6 +49,7 @@ _ONE_MEGABYTE: Final = Bytes(1_000_000)
 _NOT_MODELLED: Final = (
     "queues, congestion control and the shares that flows take of a link: a round lasts as long as its busiest link",
     "what processors do: launches, copies and reductions",
+    "how a maker bundles or splits cables: a cable here joins one port to one, so NVL72 has one a port of a GPU",
 )
 _UNCOUNTED: Final = "chips and cables of a plain `switch`, whose build is not known"
 _CHAPTER: Final = Source(key="supernodes", title='Chapter "Supernodes"', place="section 6.5.1", read="2026-11-29")
@@ -61,7 +62,8 @@ class TopologyOptions:
     load: a collective operation; None asks for the network alone.   algorithm: of the registry; None of an all_to_all
     is uniform traffic, all flows at once.   bytes: of the message, as nccl-tests counts them: of an all_to_all what a
     rank sends.   destinations: of uniform traffic, `all` cuts it over all devices, the sender's own block included;
-    `others` over the others.   port, ports, latency, forward: of a spec that does not say.
+    `others` over the others.   port, ports, latency, forward: of a spec that does not say.   seed: of flows that take
+    paths by their hash, where the spec does not say.
     """
 
     network: str
@@ -73,6 +75,7 @@ class TopologyOptions:
     ports: int | None = None
     latency: Seconds | None = None
     forward: Seconds | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,8 +171,8 @@ class RoundRow:
 def network_of(options: TopologyOptions, system: System | None) -> Fabric:
     """The network: of the system, or where there is none of the spec. Raises SYS020..SYS028."""
     if system is not None:
-        return system_fabric(system)
-    names = ("port", "ports", "latency", "forward")
+        return system_fabric(system, options.seed)
+    names = ("port", "ports", "latency", "forward", "seed")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     return read_topology(options.network, given)
 

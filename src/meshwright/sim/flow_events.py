@@ -82,13 +82,14 @@ def ready(classes: Classes, *, compiled: bool | None = None) -> Ready:
 class Visits:
     """What each participant does, step by step: its visits are first[p] to first[p + 1] - 1.
 
-    sends: those of a visit.   times: its repetitions.   step: which.
+    sends: those of a visit.   times: its repetitions.   step: which.   repeating: participants with a visit of many.
     """
 
     first: list[int]
     sends: list[list[int]]
     times: list[int]
     step: list[int]
+    repeating: list[int]
 
 
 def _visits(classes: Classes) -> Visits:
@@ -97,16 +98,19 @@ def _visits(classes: Classes) -> Visits:
     owned = np.flatnonzero(sends.sender >= 0)
     who = np.concatenate([sends.sender[owned], sends.receiver[owned]])
     what = np.concatenate([owned, owned])
-    rows = np.unique(np.stack([who, sends.step[what], what]), axis=1) if len(who) else np.zeros((3, 0), np.int64)
-    starts = np.flatnonzero(np.any(np.diff(rows[:2], axis=1, prepend=-1) != 0, axis=0))
-    bounds = [*starts.tolist(), rows.shape[1]]
-    flat = rows[2].tolist()
-    assert not len(flat) or max(flat) < count, "sends that are"
+    steps = int(sends.step.max(initial=0)) + 1
+    visit, send = np.divmod(np.unique((who * steps + sends.step[what]) * max(1, count) + what), max(1, count))
+    starts = np.flatnonzero(np.diff(visit, prepend=-1) != 0)
+    bounds = [*starts.tolist(), len(visit)]
+    flat = send.tolist()
+    first = np.searchsorted(visit[starts] // steps, np.arange(participants + 1))
+    times = sends.times[send[starts]]
     return Visits(
-        first=np.searchsorted(rows[0][starts], np.arange(participants + 1)).tolist(),
+        first=first.tolist(),
         sends=[flat[bounds[place] : bounds[place + 1]] for place in range(len(starts))],
-        times=sends.times[rows[2][starts]].tolist(),
-        step=rows[1][starts].tolist(),
+        times=times.tolist(),
+        step=(visit[starts] % steps).tolist(),
+        repeating=np.unique(np.searchsorted(first, np.flatnonzero(times >= _LEAST_REPEATS), side="right") - 1).tolist(),
     )
 
 
@@ -286,7 +290,7 @@ class _Run:
             return False
         if lead < 0 or not self._many(lead):
             self.seen = None
-            self.leader = next((who for who in range(len(self.visit)) if self._many(who)), -1)
+            self.leader = next((who for who in self.visits.repeating if self._many(who)), -1)
         if self.leader < 0:
             return False
         self.watched = (self.visit[self.leader], self.repeat[self.leader])

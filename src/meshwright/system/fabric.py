@@ -47,15 +47,17 @@ def read_topology(text: str, given: Mapping[str, Any] | None = None) -> Fabric:
     return module.build(_spec(module, text, {} if given is None else given))
 
 
-def system_fabric(system: System) -> Fabric:
+def system_fabric(system: System, seed: int = 0) -> Fabric:
     """The boxes of a system, with their PCIe switches, NICs and CPUs, and the network between them.
+
+    seed: of a network that takes paths by a hash, where its spec does not say.
 
     A message between two devices of a box pays the latency of `scale_up`, one between boxes that of `scale_out`, over
     the topologies that `system.topology` names; a network with more levels adds its forwards. Raises SYS020..SYS028.
     """
     box = _box(system)
     host = _host(system, box)
-    network = _network(system) if system.nodes > 1 else None
+    network = _network(system, seed) if system.nodes > 1 else None
     rails = system.topology.rails == "relay"
     return boxed(system.name, box, system.nodes, host, network, relay=rails)
 
@@ -170,13 +172,13 @@ def _cpus(host: Host | None) -> int:
     return 0 if host is None else host.numa_nodes or host.cpus or 0
 
 
-def _network(system: System) -> Fabric:
+def _network(system: System, seed: int) -> Fabric:
     """Between the NICs of all boxes."""
     link = system.scale_out
     assert link is not None, "boxes are joined by NICs"
     nics = min(system.nics_per_node, system.devices_per_node)
     text = system.topology.scale_out
-    given = {**_wires(link), "devices": system.nodes * nics, "boxes": system.nodes, "rails": nics}
+    given = {**_wires(link), "devices": system.nodes * nics, "boxes": system.nodes, "rails": nics, "seed": seed}
     built = _read(text, given)
     if len(built.devices) != system.nodes * nics:
         found, wanted = len(built.devices), system.nodes * nics

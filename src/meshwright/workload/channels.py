@@ -16,11 +16,22 @@ from meshwright.workload.programs import Program, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import ModuleType
 
     from meshwright.base.numbers import Ints
 
 OPERATIONS: Final = ("all_reduce", "reduce_scatter", "all_gather")
 """What has no root, and no pair of ranks that each piece belongs to: any order of ranks gives the same result."""
+
+
+def in_channels_of(module: ModuleType, operation: str, box: Ints) -> bool:
+    """Whether libraries lay the operation in channels over these boxes (of each rank its own): as many ranks in each.
+
+    Only some do, and by their name `IN_CHANNELS`; of others each rank sends by a NIC of its own.
+    """
+    members = np.bincount(box)
+    even = len(members) > 1 and bool(np.all(members == members[0]))
+    return even and getattr(module, "IN_CHANNELS", False) and operation in OPERATIONS
 
 
 def box_orders(ranks: int, in_box: int) -> tuple[Ints, ...]:

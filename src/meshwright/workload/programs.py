@@ -55,3 +55,11 @@ class Program:
     origin: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     switches: int = 0
     launches: int = 1
+
+
+def sent_pieces(program: Program) -> Ints:
+    """Of each participant the pieces that it sends over all rounds."""
+    sent = np.zeros(program.ranks + program.switches, dtype=np.int64)
+    for step in program.steps:
+        np.add.at(sent, step.sender, step.pieces * step.times)
+    return sent

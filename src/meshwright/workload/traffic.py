@@ -189,9 +189,21 @@ def check_sends(sends: int) -> None:
         raise CollectiveError(30, cause, "ask for fewer ranks, or for another algorithm")
 
 
+def check_crossed(fabric: Fabric, sender: Ints, receiver: Ints) -> None:
+    """Nothing, where the paths of all sends fit, told from some of them before any column is made. Raises COL050."""
+    if not len(sender):
+        return
+    probed = np.random.default_rng(0).integers(0, len(sender), _PROBED)
+    each = len(fabric.route(sender[probed], receiver[probed]).links) / _PROBED
+    if each * len(sender) > MOST_CROSSED:
+        cause = f"{len(sender)} sends, each step counted once, that cross about {each * len(sender):.2g} links"
+        fix = f"on this network {int(MOST_CROSSED / each)} of its sends fit: ask for fewer ranks (--ranks), or for an "
+        raise CollectiveError(50, cause, fix + "algorithm that keeps to neighbours, as --algorithm ring does")
+
+
 def _paths(fabric: Fabric, sender: Ints, receiver: Ints) -> tuple[Ints, Ints, Floats]:
     """Paths of sends, and what they pay for them once; each pair of vertices is routed once."""
-    _check_crossed(fabric, sender, receiver)
+    check_crossed(fabric, sender, receiver)
     pairs, of_send = np.unique(sender * len(fabric.kind) + receiver, return_inverse=True)
     routes = fabric.route(*np.divmod(pairs, len(fabric.kind)))
     hops = np.diff(routes.first)
@@ -199,17 +211,6 @@ def _paths(fabric: Fabric, sender: Ints, receiver: Ints) -> tuple[Ints, Ints, Fl
     paid = cast("Floats", np.bincount(owner, weights=fabric.latency_s[routes.links], minlength=len(hops)))
     link = routes.links[spans(routes.first[of_send], hops[of_send])]
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(hops[of_send])]), link, paid[of_send]
-
-
-def _check_crossed(fabric: Fabric, sender: Ints, receiver: Ints) -> None:
-    """Nothing, where the paths of all sends fit, told from some of them before any column is made. Raises COL030."""
-    if not len(sender):
-        return
-    probed = np.random.default_rng(0).integers(0, len(sender), _PROBED)
-    crossed = len(fabric.route(sender[probed], receiver[probed]).links) / _PROBED * len(sender)
-    if crossed > MOST_CROSSED:
-        cause = f"{len(sender)} sends, each step counted once, that cross about {crossed:.2g} links"
-        raise CollectiveError(30, cause, "ask for fewer ranks, for another algorithm, or a network of shorter paths")
 
 
 def _limited(sends: Sends, background: Background) -> Sends:

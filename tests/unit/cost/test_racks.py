@@ -12,10 +12,11 @@ from meshwright.cost.racks import (
     in_groups,
     installed_price,
     installed_w,
-    reached_count,
     switch_count,
     switch_tiers,
 )
+from meshwright.system.fabric import read_topology
+from meshwright.system.levels import reached_count
 
 
 def tiers(*points, radix=64):
@@ -40,6 +41,20 @@ def test_two_tiers_have_half_as_many_spines_as_leaves():
 def test_a_full_tree_of_three_tiers_has_five_quarters_of_the_radix_squared():
     """A fat tree of radix k: k^2 / 2 leaves and as many above them, k^2 / 4 on top."""
     assert switches(8**3 // 4, radix=8) == [5 * 8**2 // 4]
+
+
+@given(half=st.integers(2, 12), data=st.data())
+def test_a_fat_tree_is_built_of_the_switches_that_a_rack_counts(half, data):
+    """96 end points of radix 40: 5 leaves, and the 3 spines that hold their 100 lines."""
+    radix = 2 * half
+    points = data.draw(st.integers(2, min(600, reached_count(3, radix))))
+    assert read_topology(f"fat-tree:{points},radix={radix}").chips.sum() == switches(points, radix=radix)[0]
+    assert read_topology("fat-tree:96,radix=40").chips.sum() == switches(96, radix=40)[0] == 8
+
+
+def test_flows_that_take_a_spine_each_need_as_many_lines_to_every_one():
+    """20 lines of a leaf cannot be shared evenly by 3 spines, and can by 4."""
+    assert read_topology("fat-tree:96,radix=40,routing=ecmp").chips.sum() == 5 + 4
 
 
 @given(points=st.integers(0, 100_000), half=st.integers(2, 64))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+import numpy as np
 import pytest
 
 from meshwright.base.errors import CollectiveError
@@ -14,6 +15,7 @@ from meshwright.scenarios._collective_sizes import crossovers
 from meshwright.scenarios.collective_time import Beside, CollectiveOptions, collective_curves, collective_time
 from meshwright.system.fabric import read_topology, system_fabric
 from meshwright.system.system import read_system
+from meshwright.workload.traffic import check_crossed
 
 DEPTHS = ("alpha-beta", "rounds", "flows")
 EXPERTS = Layout(tp=2, dp_replicate=4, ep=4, etp=2, attention="replicated")
@@ -122,6 +124,15 @@ def test_a_layout_of_experts_leaves_the_host_only_between_groups():
     assert out.total_bytes == back.total_bytes == 2 * 24 * 1024  # the rank at an end of each of two rings sends across
 
 
+def test_copies_of_attention_that_serve_one_request_merge_nothing():
+    # Source: chapter "Supernodes", section 6.3.1: merges are those of tp, of the pair of an expert, and of the groups
+    result = asked(size=16 * 1024, algorithm="ring", layout=EXPERTS)
+    assert {merge["axis"] for merge in result.body["merges"]} == {"tp", "etp", "ep"}
+    assert any("attention=replicated" in note for note in result.notes)
+    own = asked(size=16 * 1024, algorithm="ring", layout=replace(EXPERTS, attention="data_parallel"))
+    assert {merge["axis"] for merge in own.body["merges"]} == {"dp_replicate", "tp", "etp", "ep"}
+
+
 def test_the_same_layout_on_one_host_uses_no_nic():
     result = asked(size=16 * 1024, algorithm="ring", layout=EXPERTS, ports=True)
     for merge in result.body["merges"]:
@@ -130,11 +141,10 @@ def test_the_same_layout_on_one_host_uses_no_nic():
 
 
 def test_groups_of_one_axis_share_links():
-    layout = Layout(tp=8, dp_replicate=2)
-    one = asked(on="hgx-h100 x2", size=2**20, algorithm="ring", layout=Layout(dp_replicate=2, tp=8))
-    result = asked(
-        "send_recv", on="leaf-spine:leaves=2,down=4,up=1,port=25GB/s", size=2**20, layout=Layout(dp_replicate=2, tp=4)
-    )
+    layout = Layout(tp=8, dp_replicate=2, attention="data_parallel")
+    one = asked(on="hgx-h100 x2", size=2**20, algorithm="ring", layout=layout)
+    small = replace(layout, tp=4)
+    result = asked("send_recv", on="leaf-spine:leaves=2,down=4,up=1,port=25GB/s", size=2**20, layout=small)
     (item,) = [item for item in result.candidates if item.measures["axis"] == "dp_replicate"]
     alone = asked("send_recv", on="switch:8,port=25GB/s", size=2**20, ranks=2)
     assert item.measures["time_s"] > 3.9 * alone.best.measures["time_s"] * (2**20 / 25e9) / (2**20 / 25e9 + 4e-7)
@@ -150,8 +160,21 @@ def test_other_traffic_slows_what_shares_its_links(depth):
 
 def test_paths_that_would_not_fit_into_memory_are_refused_before_they_are_made():
     # 16 steps of 65,536 sends over 16,384 links on average: terabytes
-    with pytest.raises(CollectiveError, match="COL030"):
+    with pytest.raises(CollectiveError, match="COL050") as caught:
         asked(on="ring:65536", algorithm="recursive_doubling")
+    assert "--algorithm ring" in caught.value.fix
+
+
+def test_a_network_without_switches_is_told_so_before_any_path_is_followed():
+    # half of a ring of 131,072 is 65,536 links, for every rank: terabytes
+    with pytest.raises(CollectiveError, match="ring of 131072 has no switch") as caught:
+        asked(on="ring:131072", algorithm="in_switch")
+    assert caught.value.code == "COL034"
+
+
+def test_ways_to_a_switch_that_would_not_fit_are_refused():
+    with pytest.raises(CollectiveError, match="COL050"):
+        check_crossed(read_topology("ring:131072"), np.arange(131_072), np.roll(np.arange(131_072), 65_536))
 
 
 @pytest.mark.parametrize("on", ["hgx-a100", "hgx-h100 x2", "rtx4090-host x2", "cloudmatrix384"])
@@ -171,6 +194,16 @@ def test_a_switch_that_was_measured_to_add_does_so_at_any_rate(change):
     found = asked(size=2**30, system=system)
     assert found.best.id == "in_switch"
     assert "supposes" not in " ".join(found.notes)
+
+
+@pytest.mark.parametrize("ranks", [12, 16, 9])
+def test_a_switch_between_boxes_adds_for_any_part_of_them_and_says_where_it_stands(ranks):
+    found = asked(on="hgx-h100 x2", ranks=ranks, algorithm="in_switch", ports=True)
+    assert any("over boxes adds in a switch of the network" in note for note in found.notes)
+    (merge,) = found.body["merges"]
+    (nics,) = [use for use in merge["ports"] if use.kind == "ConnectX-7 400 Gbit/s"]
+    assert nics.ranks == tuple(range(ranks))
+    assert "over boxes" not in " ".join(asked(algorithm="in_switch").notes)
 
 
 def test_in_switch_adds_at_the_switch_that_joins_all_ranks():

@@ -97,6 +97,16 @@ def test_every_flip_happens(power, fixed, grouped, switch):
             assert named(flip["parameter"], flip["value"] * factor, options) == flip[side]
 
 
+def test_what_air_is_held_to_is_nothing_to_a_rack_that_liquid_cools():
+    """Chapter "Supernodes", section 6.5.2: the threshold of 40 kW is that of air."""
+    found = answer(cooling="liquid")
+    assert (found.body["rack"].limit_w, found.body["rack"].boxes) == (120e3, 11)
+    assert {flip["parameter"] for flip in found.flips} >= {"power", "rack-limit"}
+    assert "air-limit" not in {flip["parameter"] for flip in found.flips}
+    small = answer(cooling="liquid", rack_limit=10e3)
+    assert "a box of less power, or a measured limit (--rack-limit)" in small.verdict.text
+
+
 def named(parameter, watts, options):
     if parameter == "system.node_power":
         body = rack(set_path(DGX, "node_power", f"{watts!r} W"), options).body
@@ -129,6 +139,9 @@ def test_a_budget_has_a_flip_on_either_side():
         ({"power": 1e11}, "SYS031"),
         ({"power": 1e9, "radix": 4}, "SYS031"),
         ({"cooling": "water"}, "SYS002"),
+        ({"cooling": "liquid", "air_limit": 40e3}, "SYS040"),
+        ({"rack_limit": 40e3, "air_limit": 40e3}, "SYS040"),
+        ({"rack_limit": 0.0}, "SYS030"),
     ],
 )
 def test_what_no_site_has_is_refused_by_code(given, number):

@@ -10,6 +10,7 @@ import click
 
 from meshwright.base.errors import FileError
 from meshwright.base.parse import build
+from meshwright.base.units import Bytes
 from meshwright.cli.nouns import fixed_of, system_of
 from meshwright.cli.options import Output, layout_option, output_options, set_option, split_settings, system_options
 from meshwright.cli.show import check_files, show, write_file
@@ -59,24 +60,29 @@ def command(  # noqa: PLR0917 - options arrive by name
     if svg is not None and layout:
         raise FileError(36, "--svg draws one group", "leave --layout out")
     changes = split_settings(settings, ("system", "layout"))
-    fabric, known = _fabric(system, changes["system"])
+    build(Bytes, given["size"], "--bytes")  # named as it was typed where it is wrong
+    fabric, known = _fabric(system, changes["system"], output.seed)
     fixed = fixed_of(layout, changes["layout"])
-    asked = {**given, "operation": operation.replace("-", "_"), "on": system, "beside": _beside(beside)}
-    options = build(CollectiveOptions, asked, "collective time")
-    result = collective_time(options, fabric, known, Layout(**fixed) if fixed else None)
+    asked = {**given, "operation": operation.replace("-", "_"), "on": system, "seed": output.seed}
+    options = build(CollectiveOptions, {**asked, "beside": _beside(beside)}, "collective time")
+    asked_layout = Layout(**{"attention": "data_parallel", **fixed}) if fixed else None
+    result = collective_time(options, fabric, known, asked_layout)
     if svg is not None:
         _draw(options, fabric, known, svg)
     return show(result, output)
 
 
-def _fabric(text: str, settings: dict[str, str]) -> tuple[Fabric, System | None]:
-    """The fabric of a topology or of a system, and that system. Raises IO032 for --set on a topology."""
+def _fabric(text: str, settings: dict[str, str], seed: int) -> tuple[Fabric, System | None]:
+    """The fabric of a topology or of a system, and that system. Raises IO032 for --set on a topology.
+
+    seed: of what hashes flows, where its spec does not say.
+    """
     if not is_topology(text):
         system = system_of(text, settings)
-        return system_fabric(system), system
+        return system_fabric(system, seed), system
     if settings:
         raise FileError(32, f"--set system.{next(iter(settings))}: {text} is a topology", "give the option in its spec")
-    return read_topology(text), None
+    return read_topology(text, {"seed": seed}), None
 
 
 def _beside(text: str | None) -> list[dict[str, Any]]:

@@ -50,7 +50,7 @@ def command(network: str, svg: str | None, settings: tuple[str, ...], output: Ou
     _check_used(network, stated)
     if "load" in stated:
         stated["load"] = stated["load"].replace("-", "_")
-    options = build(TopologyOptions, {"network": network, **stated}, "topology")
+    options = build(TopologyOptions, {"network": network, **stated, "seed": output.seed}, "topology")
     system = _system(network, settings)
     result = topology(options, system)
     if svg is not None:

@@ -1,13 +1,14 @@
 """A call of a collective goes in; its name, the axis of its group, and the bytes of its message come out.
 
 Bytes are those of nccl-tests: an all_reduce counts its buffer, an all_gather its output, a reduce_scatter its input, a
-send what it sends. A rank of a ring sends (n - 1) / n of them, an all_reduce twice that. Source: nccl-tests,
-PERFORMANCE.md; chapter "Supernodes", section 6.3.2.
+send what it sends. What a rank sends of them is counted in the program of a ring. Source: nccl-tests, PERFORMANCE.md;
+chapter "Supernodes", section 6.3.2.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -16,6 +17,8 @@ import torch.distributed as dist
 from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.mesh import coordinates
 from meshwright.runtime.tape.record import Traffic
+from meshwright.workload.collectives import ring
+from meshwright.workload.programs import sent_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -75,10 +78,16 @@ def call_of(operator: Any, args: Sequence[Any], phase: Phase) -> Call | None:
 
 
 def sent_bytes(name: str, ranks: int, message_bytes: int) -> int:
-    """What a rank of a ring sends of a message; of a send, all."""
-    if name in {"send_recv", "broadcast"}:
-        return message_bytes
-    return (2 if name == "all_reduce" else 1) * message_bytes * (ranks - 1) // ranks
+    """What the busiest rank of a ring sends of a message; of a send, all."""
+    sent, pieces = (1, 1) if name == "send_recv" else _of_a_ring(name, ranks)
+    return message_bytes * sent // pieces
+
+
+@cache
+def _of_a_ring(name: str, ranks: int) -> tuple[int, int]:
+    """Pieces that the busiest rank sends, and those of the message."""
+    program = ring.program(name, ranks)
+    return int(sent_pieces(program).max()), program.message_pieces
 
 
 def axis_of(layout: Layout, ranks: Iterable[int]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from meshwright.base.errors import SystemSpecError
+from meshwright.system.levels import even_chips, level_chips, reached_count
 from meshwright.system.topologies import switch
 from meshwright.system.topologies._clos import clos
 from meshwright.system.topologies._tree import Level, tree
@@ -46,9 +47,10 @@ def build(spec: Spec) -> Fabric:
     if spec.radix % 2:
         raise SystemSpecError(25, f"radix={spec.radix}", "give an even radix: half of the ports lead up")
     half = spec.radix // 2
-    count = spec.devices or half * half * spec.radix
+    most: int = reached_count(3, spec.radix)
+    count = spec.devices or most
     devices(count)
-    checked_radix(f"a tree of three levels for {count} devices", count, half * half * spec.radix, "give a larger radix")
+    checked_radix(f"a tree of three levels for {count} devices", count, most, "give a larger radix")
     if count <= spec.radix:
         return switch.build(
             switch.Spec(
@@ -60,17 +62,15 @@ def build(spec: Spec) -> Fabric:
                 chips=spec.ports,
             )
         )
-    return _two(spec, count, half) if count <= half * spec.radix else _three(spec, count, half)
+    return _two(spec, count, half) if count <= reached_count(2, spec.radix) else _three(spec, count, half)
 
 
 def _two(spec: Spec, count: int, half: int) -> Fabric:
-    leaves = -(-count // half)
-    spines = -(-leaves * half // spec.radix)
-    while half % spines:  # every leaf has equally many cables to each spine
-        spines += 1
+    leaves, spines = level_chips(count, spec.radix, 2)
     leaf_of = np.arange(count) // half
     title = f"fat tree of {count}, two levels"
     if spec.routing == ECMP:
+        spines = even_chips(leaves, half, spec.radix)
         return clos(title, far_half(count), leaf_of, devices(count), spec, leaves, spines, half // spines, spec.seed)
     top = _level(spec, "spines", np.zeros(leaves, dtype=np.int64), spines, half)
     return tree(title, far_half(count), [devices(count)], [_leaves(spec, leaf_of), top])
@@ -81,9 +81,9 @@ def _three(spec: Spec, count: int, half: int) -> Fabric:
         raise SystemSpecError(25, "ecmp over three levels", "take routing=spray, a larger radix, or fewer devices")
     leaf_of = np.arange(count) // half
     pod_of = np.arange(int(leaf_of[-1]) + 1) // half
+    _, above, cores = level_chips(count, spec.radix, 3)
     pods = int(pod_of[-1]) + 1
-    cores = -(-pods * half * half // spec.radix)
-    middle = _level(spec, "pod", pod_of, half, half)
+    middle = _level(spec, "pod", pod_of, above // pods, half)
     top = _level(spec, "cores", np.zeros(pods, dtype=np.int64), cores, half * half)
     title = f"fat tree of {count}, three levels"
     return tree(title, far_half(count), [devices(count)], [_leaves(spec, leaf_of), middle, top])

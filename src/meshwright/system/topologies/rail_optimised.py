@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from meshwright.base.errors import SystemSpecError
+from meshwright.system.levels import even_chips, top_chips
 from meshwright.system.topologies._clos import clos
 from meshwright.system.topologies._tree import Level, tree
 from meshwright.system.wiring import ECMP, Wires, checked_counts, checked_radix, checked_wires, devices, far_half
@@ -59,7 +60,7 @@ def build(spec: Spec) -> Fabric:
     if spec.routing == ECMP:
         if deep:
             raise SystemSpecError(25, "ecmp over three levels", "take routing=spray, a larger radix, or fewer boxes")
-        spines = next(count for count in range(1, up + 1) if up % count == 0 and leaves * up <= count * spec.radix)
+        spines = even_chips(leaves, up, spec.radix)
         return clos(title, far, leaf_of, section, spec, leaves, spines, up // spines, spec.seed)
     first = Level(
         word="leaf",
@@ -77,8 +78,7 @@ def build(spec: Spec) -> Fabric:
 
 def _top(spec: Spec, below: int, up: int, word: str) -> list[Level]:
     """The highest level: all ports of its chips lead down."""
-    chips = -(-below * up // spec.radix)
-    return [_level(spec, word, np.zeros(below, dtype=np.int64), chips, up)]
+    return [_level(spec, word, np.zeros(below, dtype=np.int64), top_chips(below, up, spec.radix), up)]
 
 
 def _pods(spec: Spec, leaves: int, up: int) -> list[Level]:

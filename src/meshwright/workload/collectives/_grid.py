@@ -42,6 +42,7 @@ class _Grid:
     places: tuple[Ints, ...]
     strides: tuple[int, ...]
     direct: frozenset[int]
+    box: int
     shift: int
 
     def owned(self, dim: int, turn: int) -> Ints:
@@ -68,11 +69,13 @@ def along_dims(
     ways: tuple[Way, ...],
     *,
     direct: frozenset[int] = frozenset(),
+    box: int = 0,
     launches: int = 1,
 ) -> Program:
     """The program of an operation, all ways at once, each with an equal part of the message.
 
-    direct: dims in which a rank sends to each other one in turn, instead of around a ring.
+    direct: dims in which a rank sends to each other one in turn, instead of around a ring.   box: neighbours in these
+    dims by which the turns go (`turned`); 0 for all.
     """
     assert operation in OPERATIONS
     ranks = prod(extents)
@@ -81,6 +84,7 @@ def along_dims(
         places=np.unravel_index(np.arange(ranks), extents),
         strides=tuple(prod(extents[dim + 1 :]) for dim in range(len(extents))),
         direct=direct,
+        box=box,
         shift=0 if operation == "all_gather" else 1,
     )
     lines = [_moves(operation, grid, way) for way in ways]
@@ -96,6 +100,15 @@ def along_dims(
         steps=_together(lines, ranks),
         launches=launches,
     )
+
+
+def turned(place: Ints, turn: int, extent: int, box: int) -> Ints:
+    """Of each place the one that it sends to in a turn: first around its box, then around one box after another.
+
+    Over all turns but 0 every other place once, and in each turn every place is sent to once.
+    """
+    boxes, places = divmod(turn, box)
+    return (place // box + boxes) * box % extent + (place % box + places) % box
 
 
 def _moves(operation: str, grid: _Grid, way: Way) -> list[_Move]:
@@ -137,7 +150,7 @@ def _along(grid: _Grid, way: Way, number: int, *, reduce: bool) -> list[_Move]:
         return [_Move(times=extent - 1, receiver=receiver, pieces=len(whole), carried=around, reduce=reduce)]
 
     def to(turns: int) -> _Move:
-        target = (place + way.turn * (turns + 1)) % extent
+        target = turned(place, way.turn * (turns + 1), extent, grid.box or extent)
         return _Move(
             times=1,
             receiver=base + target * stride,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from meshwright.workload.collectives._grid import OPERATIONS, Way, along_dims
 from meshwright.workload.collectives._shared import any_count, check
 
 if TYPE_CHECKING:
     from meshwright.workload.programs import Program
+
+IN_CHANNELS: Final = True
+"""Over boxes libraries lay it in channels: see `workload.channels`."""
 
 
 def permits(operation: str, ranks: int) -> bool:

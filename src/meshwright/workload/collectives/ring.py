@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
 
 OPERATIONS: Final = (*_grid.OPERATIONS, "broadcast", "reduce")
+IN_CHANNELS: Final = True
+"""Over boxes libraries lay it in channels: see `workload.channels`."""
 
 
 def permits(operation: str, ranks: int) -> bool:

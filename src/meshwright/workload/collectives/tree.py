@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from meshwright.workload.programs import Step
 
 OPERATIONS: Final = ("all_reduce", "broadcast", "reduce")
+IN_CHANNELS: Final = True
+"""Over boxes libraries lay it in channels: see `workload.channels`."""
 
 
 def permits(operation: str, ranks: int) -> bool:
