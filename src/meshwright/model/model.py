@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meshwright.base.numbers import Ints
+    from meshwright.model.mixers.told import PositionState, SessionState
 
 USUALLY_QUANTIZED: Final[tuple[Part, ...]] = ("attention", "feed_forward", "experts")
 
@@ -145,15 +146,19 @@ class Model:
             return self.weights
         return FP32 if tensor.fp32 else self.plain
 
-    def cached_bytes(self, tensor: Tensor, sizes: Sequence[int | Ints]) -> int | Ints:
+    def cached_bytes(self, state: PositionState, sizes: Sequence[int | Ints]) -> int | Ints:
         """Bytes of a piece of per-position state with these dims; a scale of the format is for one head of a position.
 
         State that has no heads is one row a position.
         """
         *outer, width = sizes
-        grain = tensor.dims[-1].grain
+        grain = state.tensor.dims[-1].grain
         rows = (width // grain, grain) if grain > 1 else (1, width)
-        return self.kv.stored_bytes((*outer, *rows))
+        return (state.format or self.kv).stored_bytes((*outer, *rows))
+
+    def session_bytes(self, state: SessionState, elements: int | Ints) -> int | Ints:
+        """Bytes of so many elements of a state of fixed size."""
+        return elements * (state.format or self.plain).bits // 8
 
 
 def group_blocks(blocks: list[Block]) -> tuple[BlockGroup, ...]:

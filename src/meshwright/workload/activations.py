@@ -6,11 +6,11 @@ heads, intermediate and vocabulary over tp, and under sp the positions of what t
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from meshwright.model.feed_forwards import Dense
 from meshwright.model.tensors import Dim, Tensor
-from meshwright.workload.attention import scores
 
 if TYPE_CHECKING:
     from meshwright.model.model import Model
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 def activations(model: Model, kind: int, samples: int, positions: int) -> tuple[Tensor, ...]:
     """What one block of a kind makes for [samples, positions] rows, in the plain format.
 
-    hidden: between operators.   query, key, value, mixed: heads of attention.   gate, up: of the feed-forward every row
-    goes through. Leaves out rows routed to experts: the routing decides who holds them.
+    hidden: between operators.   query, mixed: heads of attention.   key, value, or what else a position adds to the
+    cache.   gate, up: of the feed-forward every row goes through. Leaves out rows routed to experts: the routing
+    decides who holds them.
     """
     block = model.kinds[kind]
-    heads = scores(block.mixer).dims[0]
-    state = block.mixer.token_state()
     rows = _rows(samples, positions)
     found = [Tensor(name="hidden", part="norms", dims=(*rows, _hidden(model)))]
-    found += [Tensor(name=name, part="attention", dims=(*rows, heads)) for name in ("query", "mixed")]
+    queries = [(item.scores, item.values) for item in block.mixer.pair_products("expanded")]
+    made = (*chain.from_iterable(queries), *(item.tensor for item in block.mixer.token_state()))
     found += [
-        Tensor(name=name, part="attention", dims=(*rows, *tensor.dims))
-        for name, tensor in zip(("key", "value"), state, strict=True)
+        Tensor(name=item.name.removesuffix("_cache"), part="attention", dims=(*rows, *item.dims)) for item in made
     ]
     layer = block.feed_forward
     dense, part = (layer, "feed_forward") if isinstance(layer, Dense) else (layer.shared, "experts")

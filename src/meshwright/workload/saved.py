@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.model.feed_forwards import Dense, Experts
+from meshwright.model.mixers import plain_attention
 from meshwright.model.tensors import Dim
 from meshwright.workload.attention import scores
 from meshwright.workload.batches import prefill
@@ -122,8 +123,8 @@ def _first_product(layer: Dense | Experts) -> str:
 
 def _attention(made: Maker, kind: int) -> tuple[list[Saved], tuple[Saved, ...]]:
     """What attention keeps, and the inputs of its core that nobody keeps."""
-    mixer = made.model.kinds[kind].mixer
-    heads, keys = scores(mixer).dims[0], mixer.token_state()[0].dims[-1]
+    mixer = plain_attention(made.model.kinds[kind].mixer, "saved activations")
+    heads, keys = scores(mixer).dims[0], mixer.token_state()[0].tensor.dims[-1]
     found: list[Saved] = []
     if mixer.qk_norm != "none":
         counts = Dim(role="heads", size=mixer.heads), Dim(role="kv_heads", size=mixer.kv_heads)

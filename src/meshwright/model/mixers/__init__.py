@@ -1,0 +1,19 @@
+"""Token mixers, one file each; `told` holds what the other floors ask of any of them."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from meshwright.base.errors import ModelError
+from meshwright.model.mixers.attention import Attention
+
+__all__ = ["Attention", "Mixer", "plain_attention"]
+
+Mixer: TypeAlias = Attention
+
+
+def plain_attention(mixer: Mixer, question: str) -> Attention:
+    """The mixer, where it is grouped-query attention. Raises MOD030 otherwise: the question has no model for it."""
+    if not isinstance(mixer, Attention):
+        raise ModelError(30, f"{question} of {mixer.kind} are not modelled", "choose another model")
+    return mixer
