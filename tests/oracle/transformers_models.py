@@ -46,12 +46,17 @@ _PART_OF_NAME: Final = {
     r"layers\.\d+\.(input|post_attention|pre_feedforward|post_feedforward)_layernorm\.weight": "norms",
     r"layers\.\d+\.self_attn\.[qk]_norm\.weight": "norms",
     r"layers\.\d+\.self_attn\.([qkvo]|qkv)_proj\.(weight|bias)": "attention",
+    r"layers\.\d+\.self_attn\.(q_a|q_b|kv_b)_proj\.(weight|bias)": "attention",
+    r"layers\.\d+\.self_attn\.kv_a_proj_with_mqa\.(weight|bias)": "attention",
+    r"layers\.\d+\.self_attn\.(q_a|kv_a)_layernorm\.weight": "norms",
+    r"layers\.\d+\.self_attn\.indexer\.(wq_b|wk|weights_proj)\.weight": "attention",
+    r"layers\.\d+\.self_attn\.indexer\.k_norm\.(weight|bias)": "norms",
     r"layers\.\d+\.self_attn\.sinks": "attention",
     r"layers\.\d+\.mlp\.(gate|up|down|gate_up)_proj\.(weight|bias)": "feed_forward",
     r"layers\.\d+\.mlp\.gate\.weight": "router",
     r"layers\.\d+\.mlp\.router\.(weight|bias)": "router",
     r"layers\.\d+\.mlp\.experts\.(gate_up|down)_proj(_bias)?": "experts",
-    r"layers\.\d+\.mlp\.shared_experts\.(gate|up|down)_proj\.weight": "experts",
+    r"layers\.\d+\.mlp\.shared_experts\.(gate|up|down)_proj\.(weight|bias)": "experts",
     **older_configs.PART_OF_NAME,
 }
 
@@ -119,11 +124,15 @@ FULL_CONFIGS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+_CLASS_OF: Final = {"kimi_k2": "deepseek_v3"}
+"""Model types that run as the class of another."""
+
+
 def config_of(config: Mapping[str, Any]) -> PreTrainedConfig:
     """The configuration class of a `model_type`, made from the other fields as `from_pretrained` makes it."""
     fields = deepcopy({key: value for key, value in config.items() if key != "model_type"})  # they complete it in place
     fields.setdefault("pad_token_id", None)  # a class default lies beyond a small vocabulary
-    return AutoConfig.for_model(config["model_type"], **fields)
+    return AutoConfig.for_model(_CLASS_OF.get(config["model_type"], config["model_type"]), **fields)
 
 
 def entries_with_class() -> list[str]:

@@ -10,6 +10,8 @@ Role: TypeAlias = Literal[
     "head_dim",
     "heads",
     "kv_heads",
+    "latent",
+    "index_heads",
     "intermediate",
     "experts",
     "expert_intermediate",

@@ -6,10 +6,11 @@ from typing import TypeAlias
 
 from meshwright.base.errors import ModelError
 from meshwright.model.mixers.attention import Attention
+from meshwright.model.mixers.latent import LatentAttention
 
-__all__ = ["Attention", "Mixer", "plain_attention"]
+__all__ = ["Attention", "LatentAttention", "Mixer", "plain_attention"]
 
-Mixer: TypeAlias = Attention
+Mixer: TypeAlias = Attention | LatentAttention
 
 
 def plain_attention(mixer: Mixer, question: str) -> Attention:
