@@ -39,13 +39,21 @@ def messages(model: Model) -> tuple[Message, ...]:
 
     A row-parallel product leaves partial sums on every rank of the tp group: one all_reduce after the mixer, one after
     the feed-forward (experts over ep x etp = tp ranks are merged by the same one). A stage hands the full row from each
-    rank to its counterpart. Source: chapter "Supernodes", sections 6.2.2, 6.3.1.
+    rank to its counterpart, of a model with residual streams all of them. Source: chapter "Supernodes", sections 6.2.2,
+    6.3.1.
     """
     row = model.hidden * model.plain.bits // 8
     return (
         Message(operation="all_reduce", axis="tp", after="mixer", per_row_bytes=row, count=model.layers),
         Message(operation="all_reduce", axis="tp", after="feed_forward", per_row_bytes=row, count=model.layers),
-        Message(operation="send_recv", axis="pp", after="stage", per_row_bytes=row, count=0, boundary=True),
+        Message(
+            operation="send_recv",
+            axis="pp",
+            after="stage",
+            per_row_bytes=row * model.streams,
+            count=0,
+            boundary=True,
+        ),
     )
 
 

@@ -70,6 +70,7 @@ def operators(model: Model, form: Form = "expanded") -> tuple[Operator, ...]:
     found: list[Operator] = []
     for kind in range(len(model.kinds)):
         found += [*_mixer_operators(model, kind, form), *_feed_forward_operators(model, kind)]
+        found += _stream_operators(model, kind)
     return (*found, *_end_operators(model))
 
 
@@ -86,7 +87,7 @@ def _end_operators(model: Model) -> list[Operator]:
     projections = [
         Operator(name=tensor.name.removesuffix(".weight"), kind=None, count=1, weights=(tensor,))
         for tensor in ends
-        if tensor.part == "other"
+        if tensor.part == "other" and len(tensor.dims) > 1
     ]
     head = next(tensor for tensor in ends if tensor.part == "head")
     return [*projections, Operator(name="lm_head", kind=None, count=1, weights=(head,), sampled=True)]
@@ -126,6 +127,15 @@ def _feed_forward_operators(model: Model, kind: int) -> list[Operator]:
             top_k=product.top_k,
         )
         for product in feed_forward.products(model.kinds[kind].feed_forward)
+    ]
+
+
+def _stream_operators(model: Model, kind: int) -> list[Operator]:
+    """The products that weigh residual streams, before the mixer and before the feed-forward."""
+    return [
+        Operator(name=tensor.name.removesuffix(".fn"), kind=kind, count=model.kind_counts[kind], weights=(tensor,))
+        for tensor in block_weights(model, kind)
+        if tensor.part == "other" and tensor.name.endswith(".fn")
     ]
 
 

@@ -6,11 +6,12 @@ from typing import TypeAlias
 
 from meshwright.base.errors import ModelError
 from meshwright.model.mixers.attention import Attention
+from meshwright.model.mixers.compressed import CompressedAttention
 from meshwright.model.mixers.latent import LatentAttention
 
-__all__ = ["Attention", "LatentAttention", "Mixer", "plain_attention"]
+__all__ = ["Attention", "CompressedAttention", "LatentAttention", "Mixer", "plain_attention"]
 
-Mixer: TypeAlias = Attention | LatentAttention
+Mixer: TypeAlias = Attention | LatentAttention | CompressedAttention
 
 
 def plain_attention(mixer: Mixer, question: str) -> Attention:

@@ -43,7 +43,9 @@ class Span:
         """Rows of state of a session with so many positions (a number, or a column)."""
         rows = positions // self.stride if self.stride > 1 else positions
         bounds = [bound for bound in (self.window, self.chunk) if bound is not None]
-        return rows if not bounds else minimum(rows, min(bounds))
+        if not bounds:
+            return rows
+        return min(rows, *bounds) if isinstance(rows, int) else minimum(rows, min(bounds))
 
 
 ALL: Final = Span()
