@@ -15,7 +15,7 @@ from transformers.utils import logging
 
 from meshwright.model.reader import CATALOG
 from meshwright.model.tensors import PARTS
-from tests.oracle import older_configs
+from tests.oracle import hybrid_configs, older_configs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +63,7 @@ _PART_OF_NAME: Final = {
     r"layers\.\d+\.mlp\.experts\.(gate_up|down)_proj(_bias)?": "experts",
     r"layers\.\d+\.mlp\.shared_experts\.(gate|up|down)_proj\.(weight|bias)": "experts",
     **older_configs.PART_OF_NAME,
+    **hybrid_configs.PART_OF_NAME,
 }
 
 # Class defaults divide these sizes, so that each field can be left out in turn.
@@ -161,6 +162,9 @@ def counts(model: PreTrainedModel) -> dict[str, int]:
     found = dict.fromkeys(PARTS, 0)
     for name, parameter in model.named_parameters():
         found[_part(name)] += parameter.numel()
+    if not found["router"]:  # what is called shared is a feed-forward where nothing is routed
+        found["feed_forward"] += found.pop("experts")
+        found["experts"] = 0
     return {"total": sum(found.values()), **found}
 
 

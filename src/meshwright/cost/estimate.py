@@ -58,12 +58,17 @@ class Assumptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Work:
-    """Columns of one operator on the busiest rank, all its layers together, one step."""
+    """Columns of one operator on the busiest rank, all its layers together, one step.
+
+    state_bytes: cached state that it reads.   written_bytes: state of fixed size that it writes back; a new position is
+    not counted.
+    """
 
     operator: Operator
     flops: Floats
     weight_bytes: Floats
     state_bytes: Floats
+    written_bytes: Floats
     seconds: Floats
     compute_bound: Bools
 
@@ -130,23 +135,23 @@ def _work(  # noqa: PLR0917 - the four nouns and an operator
     operator: Operator,
     assumptions: Assumptions,
 ) -> Work:
+    weights = state = written = np.zeros(len(layouts))
     if operator.scores.dims:
         work, state = _attention_work(model, layouts, batch, own, operator)
-        weights = np.zeros(len(layouts))
     elif operator.recurrence is not None:
         work, state = _recurrent_work(model, layouts, batch, own, operator.recurrence)
-        weights = np.zeros(len(layouts))
+        written = state
     else:
         work, weights = _matrix_work(model, layouts, batch, own, operator, assumptions)
-        state = np.zeros(len(layouts))
     rate: Any = matrix_rate(model, system, operator) * assumptions.efficiency.matrix
     memory: Any = system.accelerator.memory_bandwidth * assumptions.efficiency.memory
-    moved = weights + state
+    moved = weights + state + written
     return Work(
         operator=operator,
         flops=work * operator.count,
         weight_bytes=weights * operator.count,
         state_bytes=state * operator.count,
+        written_bytes=written * operator.count,
         seconds=named(roofline_s(work, rate, moved, memory) * operator.count, f"{operator.name}_s"),
         compute_bound=np.asarray(compute_s(work, rate) > read_s(moved, memory)),
     )
@@ -219,13 +224,13 @@ def _attention_work(
 def _recurrent_work(
     model: Model, layouts: Layouts, batch: Batch, own: Ints, recurrence: Recurrence
 ) -> tuple[Floats, Floats]:
-    """FLOPs and state bytes of one layer's recurrence on a rank: every session's state is read and written once."""
-    columns: Any = local_elements(recurrence.multiply_adds, layouts, "activations") * 1.0
+    """FLOPs and state bytes of one layer's recurrence on a rank: every session's state is read, and written, once."""
+    columns: Any = local_elements(recurrence.work(batch.rows), layouts, "activations") * 1.0
     state = np.zeros(len(layouts))
     for item in recurrence.state:
         held: Any = local_elements(item.tensor, layouts, "kv_cache")
         state = state + _column(model.session_bytes(item, held), layouts)
-    return matmul_flops(columns, batch.rows * own), state * (2 * own)
+    return matmul_flops(columns, batch.rows * own), state * (1.0 * own)
 
 
 def matrix_rate(model: Model, system: System, operator: Operator) -> float:

@@ -143,7 +143,7 @@ def forward_flops(operator: Operator, sequence: N) -> N:
         elements: Any = operator.weights[0].elements
         return matmul_flops(elements, rows * share)
     if operator.recurrence is not None:
-        turned: Any = operator.recurrence.multiply_adds.elements
+        turned: Any = operator.recurrence.chunked.elements
         return matmul_flops(turned, rows)
     scored: Any = operator.scores.elements
     return score_flops(scored, operator.values.elements, _visible_pairs(operator, sequence))
@@ -166,7 +166,7 @@ def _weight_flops(model: Model, rows: Any, convention: Convention) -> Any:
     if convention.blocks == "products":
         found: Any = 0
         for item in operators(model):
-            if item.weights:
+            if item.weights or item.recurrence is not None:
                 passes = PASSES if item.kind is None else convention.block_passes
                 found = found + forward_flops(item, rows) * item.count * passes
         return found

@@ -161,7 +161,7 @@ def operator_flops(layouts: Layouts, sequence: int, operator: Operator) -> Float
         pairs: Any = layouts.degree("micro_batch") * (1.0 * prefill(sequence).pairs_seen(operator.span))
         return score_flops(scored, mixed, pairs / layouts.degree("cp"))
     if operator.recurrence is not None:
-        turned: Any = local_elements(operator.recurrence.multiply_adds, layouts, "activations") * 1.0
+        turned: Any = local_elements(operator.recurrence.chunked, layouts, "activations") * 1.0
         return matmul_flops(turned, rows)
     sizes: Any = fullest_sizes(operator.weights[0], layouts, "gathered")
     if operator.rows != "routed":

@@ -29,8 +29,9 @@ USUALLY_QUANTIZED: Final[tuple[Part, ...]] = ("attention", "feed_forward", "expe
 Norm: TypeAlias = Literal["rms", "layer", "layer_without_bias", "layer_without_weights"]
 """RMSNorm (a weight), LayerNorm (a weight and a bias), and LayerNorm without its bias or without both."""
 
-PositionKind: TypeAlias = Literal["rotary", "learned", "alibi"]
-"""How tokens know their places: only learned positions have parameters (`Ends.position_rows`)."""
+PositionKind: TypeAlias = Literal["rotary", "learned", "alibi", "none"]
+"""How tokens know their places: only learned positions have parameters (`Ends.position_rows`). "none": by the order in
+which recurrent mixers read them alone."""
 
 _SUFFIXES: Final[dict[Norm, tuple[str, ...]]] = {
     "rms": ("weight",),

@@ -21,6 +21,7 @@ Role: TypeAlias = Literal[
     "adapter_rank",
     "samples",
     "positions",
+    "kernel",
 ]
 Part: TypeAlias = Literal[
     "embedding", "attention", "feed_forward", "experts", "router", "norms", "head", "other", "kv_cache"

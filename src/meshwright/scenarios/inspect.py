@@ -204,7 +204,7 @@ def _matrix_flops(operator: Operator, step: Batch) -> int:
 def _attention_flops(operator: Operator, step: Batch) -> int:
     """FLOPs over positions and of recurrences, of all tokens of a step."""
     if operator.recurrence is not None:
-        return 2 * operator.count * operator.recurrence.multiply_adds.elements * step.rows
+        return 2 * operator.count * operator.recurrence.work(step.rows).elements * step.rows
     if not operator.state:
         return 0
     columns = operator.scores.elements, operator.values.elements
@@ -212,10 +212,10 @@ def _attention_flops(operator: Operator, step: Batch) -> int:
 
 
 def _state_read_bytes(model: Model, operator: Operator, step: Batch) -> int:
-    """Cached state that a session's step reads; a recurrence writes its own back besides."""
+    """Cached state that a session's step reads; what recurrences write back of theirs is not in it."""
     if operator.recurrence is not None:
         held = [int(model.session_bytes(item, item.tensor.elements)) for item in operator.recurrence.state]
-        return 2 * operator.count * sum(held)
+        return operator.count * sum(held)
     rows = int(step.rows_read(operator.span)) if operator.state else 0
     return operator.count * rows * sum(state_row_bytes(model, item) for item in operator.state) // step.steps
 

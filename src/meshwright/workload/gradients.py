@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from meshwright.model.feed_forwards import Dense, Experts
+from meshwright.model.feed_forwards import Dense, Experts, usual_feed_forward
 from meshwright.model.mixers import plain_attention
 from meshwright.model.tensors import Dim
 from meshwright.workload.attention import scores
@@ -24,7 +24,7 @@ Groups: TypeAlias = dict[str, tuple[Saved, ...]]
 def block_gradients(model: Model, kind: int, positions: Any, kernels: Kernels) -> tuple[Groups, Groups]:
     """Of the half with the mixer, and of that with the feed-forward; the residual's gradient is in each group."""
     made = Maker(model=model, positions=positions, kernels=kernels)
-    layer = model.kinds[kind].feed_forward
+    layer = usual_feed_forward(model.kinds[kind].feed_forward, "saved activations")
     norm = {"norm": _norm(made)} if model.kinds[kind].norms else {}
     own = _dense(made, layer, "mlp") if isinstance(layer, Dense) else _experts(made, layer)
     residual = _rows(made, "residual", made.hidden)

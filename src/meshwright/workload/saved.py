@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from meshwright.model.feed_forwards import Dense, Experts
+from meshwright.model.feed_forwards import Dense, Experts, usual_feed_forward
 from meshwright.model.mixers import plain_attention
 from meshwright.model.tensors import Dim
 from meshwright.workload.attention import scores
@@ -66,7 +66,7 @@ def block_saved(model: Model, kind: int, positions: Any, kernels: Kernels) -> Bl
     attention, core_inputs = _attention(made, kind)
     found += attention
     mixing = len(found)
-    first = _first_product(block.feed_forward)
+    first = _first_product(usual_feed_forward(block.feed_forward, "saved activations"))
     if between is not None:
         found += made.norm(between, made.hidden, (), "middle", first)
     elif before is None:
@@ -167,7 +167,7 @@ def _scores(made: Maker, heads: int, window: int | None) -> list[Saved]:
 
 
 def _feed_forward(made: Maker, kind: int) -> list[Saved]:
-    layer = made.model.kinds[kind].feed_forward
+    layer = usual_feed_forward(made.model.kinds[kind].feed_forward, "saved activations")
     if isinstance(layer, Dense):
         return _dense(made, layer, "mlp", "feed_forward")
     found = [*_router(made, layer), *_experts(made, layer)]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Attention:
     """Grouped-query attention (heads == kv_heads is multi-head, kv_heads == 1 is multi-query).
 
-    window: positions a token may look back at, itself included; None is all of them.
+    window: positions a token may look back at, itself included; None is all of them.   chunk: a token sees those of its
+    own chunk of so many, itself and before it; None is one chunk of all.
     qkv_bias, out_bias: biases on q, k and v, and on o.   qk_norm: a norm on queries and keys, of width head_dim
     ("head") or over all heads together ("full").   output_gate: q_proj also makes a gate, twice as wide.
     sinks: a learned score of each query head, which softmax weighs beside the positions.
@@ -26,6 +27,7 @@ class Attention:
     kv_heads: int
     head_dim: int
     window: int | None = None
+    chunk: int | None = None
     qkv_bias: bool = False
     out_bias: bool = False
     qk_norm: Literal["none", "head", "full"] = "none"
@@ -35,6 +37,8 @@ class Attention:
     @property
     def kind(self) -> str:
         """The word of `kv_bytes_per_token_by_kind`."""
+        if self.chunk is not None:
+            return "chunked_attention"
         return "full_attention" if self.window is None else "sliding_attention"
 
     @property
@@ -99,7 +103,7 @@ class Attention:
         return ()
 
     def _span(self) -> Span:
-        return Span(window=self.window)
+        return Span(window=self.window, chunk=self.chunk)
 
     def _keys(self) -> Dim:
         return Dim(role="kv_heads", size=self.kv_heads * self.head_dim, grain=self.head_dim)

@@ -96,12 +96,18 @@ class Recurrence:
     """State of fixed size that every token turns.
 
     multiply_adds: as many elements as one token needs multiply-adds, with the dims that say who computes which.
+    chunked: as many as a token of a prompt needs, where a prompt is worked on in chunks.
     state: read and written once a step.
     """
 
     name: str
     multiply_adds: Tensor
+    chunked: Tensor
     state: tuple[SessionState, ...]
+
+    def work(self, rows: int) -> Tensor:
+        """The multiply-adds of a token in a step in which each session has so many."""
+        return self.multiply_adds if rows == 1 else self.chunked
 
 
 class TokenMixer(Protocol):
