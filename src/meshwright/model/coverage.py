@@ -36,7 +36,7 @@ _OUTSIDE: Final = re.compile(r"(^|\.)(visual|vision\w*|audio\w*|multi_modal_proj
 _EXPERT: Final = re.compile(r"\.experts\.(\d{1,9})(?=\.|$)")
 _NEVER_QUANTIZED: Final = re.compile(
     r"(^|\W)(lm_head|embed_tokens|\w*norm|gate|router|shared_expert_gate|e_score_correction_bias|mtp"
-    r"|visual|vision_tower|vision_model|multi_modal_projector)(\W|$)"
+    r"|in_proj_ba|in_proj_[ab]|b_proj|conv1d|dt_bias|A_log|visual|vision_tower|vision_model|multi_modal_projector)(\W|$)"
 )
 # How else checkpoints and engines spell a module: (ours, theirs), of its start or of its end.
 _STARTS: Final = (
