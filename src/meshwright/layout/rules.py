@@ -1,7 +1,7 @@
 """Rules a layout must keep: a model and columns of layouts go in; the first broken rule of each row comes out.
 
 A rule is a predicate over columns and a sentence; what comes out has its code, the reason and the nearest degree that
-keeps it. Rules of one engine (block widths, page sizes) live with the engine; these hold for any.
+keeps it. The rules of one engine are those of its file (`engine_rules`); these hold for any.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from meshwright.layout.layouts import Layouts
 from meshwright.model.feed_forwards import Dense, Experts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from meshwright.base.numbers import Bools, Ints
     from meshwright.layout.layout import Layout
@@ -29,12 +29,18 @@ _TRIED: Final = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """axis: the degree to change.   keeps: True where a row keeps the rule.   sentence: why a row does not."""
+    """axis: the field to change.   keeps: True where a row keeps the rule.   sentence: why a row does not.
+
+    values: of a field that is no degree, what may be tried.   reads: fields that it looks at beside those that the rules
+    of any engine look at.
+    """
 
     code: str
     axis: str
     keeps: Check
     sentence: Sentence
+    values: tuple[Any, ...] = ()
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,37 +52,42 @@ class Broken:
     nearest: str | None
 
 
-def first_broken(model: Model, layouts: Layouts, most: int) -> list[Broken | None]:
-    """For each row the first broken rule of `RULES`, or None. `most` bounds the search for the nearest degree."""
-    broken = np.stack([~rule.keeps(model, layouts) for rule in RULES])
+def first_broken(model: Model, layouts: Layouts, most: int, engine: Sequence[Rule] = ()) -> list[Broken | None]:
+    """For each row the first broken rule, or None: of an engine's, if they are given, and of `RULES`.
+
+    `most` bounds the search for the nearest degree.
+    """
+    rules = (*engine, *RULES)
+    broken = np.stack([~rule.keeps(model, layouts) for rule in rules])
     first = np.argmax(broken, axis=0)
+    reads = sorted({name for rule in engine for name in rule.reads})
     found: list[Broken | None] = [None] * len(layouts)
     known: dict[object, Broken] = {}
     for row in np.flatnonzero(broken.any(axis=0)).tolist():
         layout = layouts.row(row)
-        rule = RULES[int(first[row])]
+        rule = rules[int(first[row])]
         others = (layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp, layout.ep, layout.etp)
+        others = (*others, *(getattr(layout, name) for name in reads))
         key = (*broken[:, row].tolist(), getattr(layout, rule.axis), layout.sp, layout.zero, *others)
         if key not in known:  # rows that differ in nothing a rule looks at break it alike
-            nearest = _nearest(model, layouts.take([row]), rule, most)
+            nearest = _nearest(model, layouts.take([row]), rule, most, rules)
             known[key] = Broken(code=rule.code, reason=rule.sentence(model, layout), nearest=nearest)
         found[row] = known[key]
     return found
 
 
-def keeps_all(model: Model, layouts: Layouts) -> Bools:
-    """True where a row keeps every rule."""
-    kept = np.ones(len(layouts), dtype=np.bool_)
-    for rule in RULES:
-        kept &= rule.keeps(model, layouts)
-    return kept
+def keeps_all(model: Model, layouts: Layouts, engine: Sequence[Rule] = ()) -> Bools:
+    """True where a row keeps every rule, those of an engine too if they are given."""
+    return _keeps(model, layouts, (*RULES, *engine))
 
 
-def _nearest(model: Model, row: Layouts, rule: Rule, most: int) -> str | None:
+def _nearest(model: Model, row: Layouts, rule: Rule, most: int, rules: Sequence[Rule]) -> str | None:
     """The degree of the rule's axis closest to the row's (the smaller of two) that keeps every rule, or else this one.
 
     The expert degrees are also tried as they follow from each other, so that `tp=8` is found where ep x etp was tp=12.
     """
+    if rule.values:
+        return _nearest_value(model, row, rule, rules)
     value = int(row.degree(rule.axis)[0])
     around = np.arange(value - _TRIED, value + _TRIED)
     tried = np.union1d(np.arange(1, _TRIED), around[(around >= 1) & (around <= most)])
@@ -84,12 +95,31 @@ def _nearest(model: Model, row: Layouts, rule: Rule, most: int) -> str | None:
     tried = tried[np.argsort(np.abs(tried - value), kind="stable")]
     rows = row.take(np.zeros(len(tried), dtype=np.int64))
     probes = [rows.changed(change) for change in _changes(model, rows, rule.axis, tried)]
-    for keeps in (keeps_all, rule.keeps):
-        good = np.stack([keeps(model, probe) for probe in probes])
+    for asked in (rules, (rule,)):
+        good = np.stack([_keeps(model, probe, asked) for probe in probes])
         if good.any():
             place = int(np.argmax(good.any(axis=0)))
             return _spelled(row, probes[int(np.argmax(good[:, place]))].take([place]))
     return None
+
+
+def _nearest_value(model: Model, row: Layouts, rule: Rule, rules: Sequence[Rule]) -> str | None:
+    """The first value that keeps every rule, or else this one."""
+    held = row.columns[rule.axis]
+    column = np.array(rule.values, dtype=held.dtype)
+    probe = row.take(np.zeros(len(column), dtype=np.int64)).changed({rule.axis: column})
+    for asked in (rules, (rule,)):
+        good = _keeps(model, probe, asked)
+        if good.any():
+            return f"{rule.axis}={str(rule.values[int(np.argmax(good))]).lower()}"
+    return None
+
+
+def _keeps(model: Model, layouts: Layouts, rules: Sequence[Rule]) -> Bools:
+    kept = np.ones(len(layouts), dtype=np.bool_)
+    for rule in rules:
+        kept &= rule.keeps(model, layouts)
+    return kept
 
 
 def _changes(model: Model, rows: Layouts, axis: str, tried: Ints) -> list[dict[str, Ints]]:

@@ -18,9 +18,16 @@ from meshwright.job.serve import MOST_TOKENS, check_range
 from meshwright.layout.layout import Layout, checked_layout, fields_of
 from meshwright.layout.layouts import table
 from meshwright.layout.placement import instances
-from meshwright.layout.rules import first_broken
+from meshwright.layout.rules import first_broken, keeps_all
 from meshwright.model.model import parameter_bytes
-from meshwright.scenarios._engine import EngineOptions, engine_block, engine_exclusion, engine_notes
+from meshwright.scenarios._engine import (
+    EngineOptions,
+    engine_block,
+    engine_exclusion,
+    engine_notes,
+    engine_refusal,
+    serving_rules,
+)
 from meshwright.scenarios._resident import resident_ledger
 from meshwright.scenarios._shared import (
     NO_TOKENS,
@@ -40,9 +47,10 @@ from meshwright.scenarios._shared import (
 from meshwright.system.engine import read_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from meshwright.base.result import Source
+    from meshwright.layout.rules import Rule
     from meshwright.model.model import Model
     from meshwright.system.system import System
 
@@ -90,18 +98,19 @@ def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Re
         raise JobError(1, f"{options.resident} sessions of {options.context} tokens", "give --sessions with --context")
     check_range("context", options.context, 0, MOST_TOKENS)
     check_resident(model, options.resident, options.context, options.workspace)
-    check_layout(model, system, layout)
+    refused = check_layout(model, system, layout, () if options.engine is None else serving_rules(options.engine.name))
     ledger, computed = fit_ledger(model, system, layout, options)
     memory = memory_row(ledger, 0, system, counted=options.context > 0) | reserve_row(computed, 0)
     memory |= _whole(model, system, layout, ledger, options.shards) | _engine(model, system, layout, options)
-    refused = engine_exclusion(memory["engine"]) if "engine" in memory else None
+    if refused is None and "engine" in memory:
+        refused = engine_exclusion(memory["engine"])
     enough = memory["per_rank_bytes"] <= memory["capacity_bytes"]
     fits = enough and refused is None
     candidate = Candidate(
         id=layout.id,
         layout=fields_of(layout),
         fits=fits,
-        excluded=refused if enough else capacity_exclusion(memory, None),
+        excluded=refused if enough or (refused and refused.limit == "engine") else capacity_exclusion(memory, None),
         memory=memory,
         measures={},
     )
@@ -143,17 +152,22 @@ def fit_ledger(model: Model, system: System, layout: Layout, options: FitOptions
     return resident_ledger(model, table([layout]), options, sessions, options.context, system.accelerator.memory)
 
 
-def check_layout(model: Model, system: System, layout: Layout) -> None:
-    """Raises LAY001 (a degree), the code of the first broken rule, or LAY002 when the system is too small."""
+def check_layout(model: Model, system: System, layout: Layout, engine: Sequence[Rule] = ()) -> Excluded | None:
+    """Why an engine refuses a layout that could be held, or None.
+
+    Raises LAY001 (a degree), the code of the first broken rule where it can not be held either, or LAY002 when the
+    system is too small.
+    """
     columns = table([checked_layout(layout)])
-    broken = first_broken(model, columns, system.devices)[0]
-    if broken is not None:
+    broken = first_broken(model, columns, system.devices, engine)[0]
+    if broken is not None and not keeps_all(model, columns)[0]:
         raise rule_error(broken)
     size = np.array([layout.world_size // layout.replicas])
     room = int(instances(size, system.nodes, system.devices_per_node)[0])
     if room < layout.replicas:
         cause = f"{layout.id} needs {layout.world_size} devices, and {system.name} has {system.devices}"
         raise LayoutError(2, cause, f"{smaller_degree(model, system, layout.pp)}, or more boxes (--on 'ID xN')")
+    return None if broken is None else engine_refusal(broken)
 
 
 def _engine(model: Model, system: System, layout: Layout, options: FitOptions) -> dict[str, Any]:
