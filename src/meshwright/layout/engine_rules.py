@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -141,15 +142,16 @@ def _chosen(engine: Engine, name: str, known: tuple[str, ...]) -> Rule:
         axis=name,
         keeps=lambda _, layouts: _equal(layouts, name, {*known, str(default)}),
         sentence=lambda _, row: f"{name}={_word(getattr(row, name))}: {engine.titled} has {', '.join(known)}",
-        values=tuple(read(word) for word in known),
+        values=tuple(read(word) for word in known if "*" not in word),
         reads=(name,),
     )
 
 
 def _equal(layouts: Layouts, name: str, words: set[str]) -> Bools:
-    """Where a field holds one of these words."""
+    """Where a field holds one of these words; `uniform_*` is every word that begins so."""
     column = layouts.values_of(name)
-    return np.array([str(value) in words for value in column.values], dtype=np.bool_)[column.numbers]
+    held = [any(fnmatchcase(str(value), word) for word in words) for value in column.values]
+    return np.array(held, dtype=np.bool_)[column.numbers]
 
 
 def _word(value: Any) -> str:
@@ -164,8 +166,9 @@ def _rule(engine: Engine, name: str, job: Numbers) -> Rule | None:
     def sentence(model: Model, row: Layout) -> str:
         one = table([row])
         given = _given(one, model, condition, job)
+        spelled = {name: getattr(row, name) for name in LAYOUT_NAMES}
         broken = next(part for part in _parts(model, condition) if not _holds(condition, given, part, one))
-        held = {key: _cell(value, one) for key, value in {**given, **broken}.items()}
+        held = {key: _cell(value, one) for key, value in {**spelled, **given, **broken}.items()}
         field = f"{stated.axis}={_word(getattr(row, stated.axis))}"
         return f"{field}: {engine.titled} refuses it: {stated.message.format_map(held)}"
 
@@ -181,7 +184,7 @@ def _rule(engine: Engine, name: str, job: Numbers) -> Rule | None:
 
 def _values_of(axis: str) -> tuple[Any, ...]:
     """What may be tried of a field that is no degree."""
-    return {"sp": (True, False), "zero": (1, 2, 3, 0), "schedule": (None, "one_f_one_b")}.get(axis, ())
+    return {"sp": (True, False), "zero": (1, 2, 3, 0), "offload": ("none", "optimizer")}.get(axis, ())
 
 
 def _condition(engine: Engine, name: str) -> Condition:
@@ -227,7 +230,7 @@ def _given(layouts: Layouts, model: Model, condition: Condition, job: Numbers) -
     if condition.names & DERIVED_NAMES:
         found["dp"] = degree["dp_shard"] * degree["dp_replicate"]
         found["stage"] = stage_ranks(degree["dp_replicate"], degree["dp_shard"], degree["cp"], degree["tp"])
-    found |= {"hidden": model.hidden, "vocab": model.vocab, "layers": model.layers}
+    found |= {"hidden": model.hidden, "vocab": model.vocab, "layers": model.layers, "tied": model.tied}
     for name, value in job.items():
         if name in condition.names:
             found[name] = value(layouts) if callable(value) else value

@@ -78,7 +78,7 @@ def first_broken(model: Model, layouts: Layouts, most: int, engine: Sequence[Rul
 
 def keeps_all(model: Model, layouts: Layouts, engine: Sequence[Rule] = ()) -> Bools:
     """True where a row keeps every rule, those of an engine too if they are given."""
-    return _keeps(model, layouts, (*RULES, *engine))
+    return keeps(model, layouts, (*RULES, *engine))
 
 
 def _nearest(model: Model, row: Layouts, rule: Rule, most: int, rules: Sequence[Rule]) -> str | None:
@@ -96,7 +96,7 @@ def _nearest(model: Model, row: Layouts, rule: Rule, most: int, rules: Sequence[
     rows = row.take(np.zeros(len(tried), dtype=np.int64))
     probes = [rows.changed(change) for change in _changes(model, rows, rule.axis, tried)]
     for asked in (rules, (rule,)):
-        good = np.stack([_keeps(model, probe, asked) for probe in probes])
+        good = np.stack([keeps(model, probe, asked) for probe in probes])
         if good.any():
             place = int(np.argmax(good.any(axis=0)))
             return _spelled(row, probes[int(np.argmax(good[:, place]))].take([place]))
@@ -109,13 +109,14 @@ def _nearest_value(model: Model, row: Layouts, rule: Rule, rules: Sequence[Rule]
     column = np.array(rule.values, dtype=held.dtype)
     probe = row.take(np.zeros(len(column), dtype=np.int64)).changed({rule.axis: column})
     for asked in (rules, (rule,)):
-        good = _keeps(model, probe, asked)
+        good = keeps(model, probe, asked)
         if good.any():
             return f"{rule.axis}={str(rule.values[int(np.argmax(good))]).lower()}"
     return None
 
 
-def _keeps(model: Model, layouts: Layouts, rules: Sequence[Rule]) -> Bools:
+def keeps(model: Model, layouts: Layouts, rules: Sequence[Rule]) -> Bools:
+    """True where a row keeps every one of these rules."""
     kept = np.ones(len(layouts), dtype=np.bool_)
     for rule in rules:
         kept &= rule.keeps(model, layouts)

@@ -9,7 +9,7 @@ concurrency  = KV blocks / blocks of one request of max_model_len
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -32,6 +32,8 @@ from meshwright.system.engine import ENGINES, Engine, EngineJob, Pool, read_engi
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.base.result import Result
+    from meshwright.layout.engine_rules import Numbers
     from meshwright.layout.layout import Layout
     from meshwright.layout.layouts import Layouts
     from meshwright.layout.rules import Broken, Rule
@@ -39,6 +41,11 @@ if TYPE_CHECKING:
     from meshwright.system.system import System
 
 _RULE: Final = ReserveRule()
+FIT_LEFT_OUT: Final = "rules of a serving engine: page sizes, kernels"
+PLAN_LEFT_OUT: Final = "rules of a serving engine: page sizes, widths of block-quantized shards, kernels"
+_OF_NO_ENGINE: Final = frozenset({FIT_LEFT_OUT, PLAN_LEFT_OUT})
+PLAN_MEMORY: Final = "; memory is kept as --workspace says, and `fit --engine` answers what its own pool leaves"
+"""What is left out where no engine is named, and what stands in its place where one is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +169,38 @@ def serving_rules(name: str) -> tuple[Rule, ...]:
     return engine_rules(named_engine(name, "serve"))
 
 
+def training_rules(name: str | None, job: Numbers) -> tuple[Rule, ...]:
+    """What a training engine refuses of a job; nothing without one. Raises as `named_engine`."""
+    return () if name is None else engine_rules(named_engine(name, "train"), job)
+
+
+def limit_of(broken: Broken) -> str:
+    """Whose rule it is: that of all layouts, or of an engine."""
+    return "engine" if broken.code.startswith(EngineError.prefix) else "rule"
+
+
 def engine_refusal(broken: Broken) -> Excluded:
-    """A layout that an engine refuses."""
-    return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit="engine")
+    """A layout that breaks a rule, an engine's or one of all."""
+    return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit=limit_of(broken))
+
+
+def for_engine(result: Result, name: str | None, kept: str = "") -> Result:
+    """The result with the engine that it was asked for: in its verdict, notes and sources.
+
+    kept: what decides memory, where it is not the engine's own pool.
+    """
+    if name is None:
+        return result
+    engine = read_engine(name)
+    note = f"{engine.titled}: layouts that it refuses are excluded, each with its message{kept}"
+    asked = f"rules of {engine.titled} beyond those of its file (`list engines`): kernels, models that it does not have"
+    return replace(
+        result,
+        verdict=replace(result.verdict, text=f"{result.verdict.text}; engine: {engine.titled}"),
+        notes=(*result.notes, note),
+        not_modelled=(*(text for text in result.not_modelled if text not in _OF_NO_ENGINE), asked),
+        sources=tuple(dict.fromkeys([*result.sources, *engine.facts.sources])),
+    )
 
 
 def engine_notes(model: Model, block: Mapping[str, Any]) -> tuple[str, ...]:

@@ -21,11 +21,13 @@ from meshwright.layout.placement import instances
 from meshwright.layout.rules import first_broken, keeps_all
 from meshwright.model.model import parameter_bytes
 from meshwright.scenarios._engine import (
+    FIT_LEFT_OUT,
     EngineOptions,
     engine_block,
     engine_exclusion,
     engine_notes,
     engine_refusal,
+    for_engine,
     serving_rules,
 )
 from meshwright.scenarios._resident import resident_ledger
@@ -44,12 +46,10 @@ from meshwright.scenarios._shared import (
     stated_model,
     stated_system,
 )
-from meshwright.system.engine import read_engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from meshwright.base.result import Source
     from meshwright.layout.rules import Rule
     from meshwright.model.model import Model
     from meshwright.system.system import System
@@ -62,7 +62,6 @@ COMPUTED_LEFT_OUT: Final = (
     "fragmentation, captured graphs and the device context: the computed reserve has no item for them",
     "page padding of more sessions than the stated ones in max_sessions and max_kv_tokens",
 )
-ENGINE_LEFT_OUT: Final = "rules of a serving engine: page sizes, kernels"
 
 _MOST_SESSIONS: Final = 10**6
 
@@ -114,7 +113,7 @@ def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Re
         memory=memory,
         measures={},
     )
-    return Result(
+    result = Result(
         command="fit",
         verdict=_verdict(model, system, layout, options, memory, refused),
         inputs={
@@ -129,16 +128,12 @@ def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Re
         candidates=(candidate,),
         warnings=(*position_warning(model, options.context), *block_warning(model, layout)),
         notes=(*model.notes, *(engine_notes(model, memory["engine"]) if "engine" in memory else ())),
-        not_modelled=_left_out(options),
-        sources=(*sources_of(model, system), *_engine_sources(options)),
+        not_modelled=(*(STATED_LEFT_OUT if options.reserve is None else COMPUTED_LEFT_OUT), FIT_LEFT_OUT),
+        sources=sources_of(model, system),
         basis={"memory": Basis.FORMULA.value, **reserve_basis(computed, "memory")},
         body={"memory": memory},
     )
-
-
-def _left_out(options: FitOptions) -> tuple[str, ...]:
-    own = STATED_LEFT_OUT if options.reserve is None else COMPUTED_LEFT_OUT
-    return (*own, *(() if options.engine is not None else (ENGINE_LEFT_OUT,)))
+    return for_engine(result, None if options.engine is None else options.engine.name)
 
 
 def replica_layout(model: Model, tp: int, pp: int, ep: int) -> Layout:
@@ -175,10 +170,6 @@ def _engine(model: Model, system: System, layout: Layout, options: FitOptions) -
     if options.engine is None:
         return {}
     return {"engine": engine_block(model, system, layout, options.engine, options.shards, options.context)}
-
-
-def _engine_sources(options: FitOptions) -> tuple[Source, ...]:
-    return () if options.engine is None else read_engine(options.engine.name).facts.sources
 
 
 def _whole(model: Model, system: System, layout: Layout, ledger: Ledger, shards: Shards) -> dict[str, Any]:

@@ -49,7 +49,8 @@ class Condition:
 
     def of(self, values: Mapping[str, Any]) -> Any:
         """Its value with these values of its names: a number or truth, or a column of them."""
-        return _value(_tree(self.text), values)
+        with np.errstate(divide="ignore"):  # of a part of the condition that does not decide
+            return _value(_tree(self.text), values)
 
 
 def read_condition(text: str, known: frozenset[str], what: str) -> Condition:

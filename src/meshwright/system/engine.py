@@ -48,7 +48,7 @@ LAYOUT_NAMES: Final = frozenset({
 """Names of a rule that are fields of a layout."""
 DERIVED_NAMES: Final = frozenset({"dp", "stage"})
 """dp: dp_shard x dp_replicate.   stage: ranks of a pipeline stage, dp x cp x tp."""
-MODEL_NAMES: Final = frozenset({"hidden", "vocab", "layers"})
+MODEL_NAMES: Final = frozenset({"hidden", "vocab", "layers", "tied"})
 BLOCK_NAMES: Final = frozenset({
     *("heads", "kv_heads", "head_dim", "intermediate", "shared_intermediate"),
     *("experts", "expert_intermediate", "top_k"),
@@ -69,7 +69,7 @@ class Axis:
     """A field of a layout that the engine has.
 
     flag: what carries it, empty where it follows from others.   values: of a choice, our word to the engine's; what is
-    not there it does not have. Empty for degrees.
+    not there it does not have, and `uniform_*` is every word that begins so. Empty for degrees.
     """
 
     flag: str
