@@ -24,7 +24,16 @@ from meshwright.model.feed_forwards import Dense, Experts
 from meshwright.model.formats import WHOLE
 from meshwright.model.model import block_weights
 from meshwright.system.conditions import Condition, read_condition
-from meshwright.system.engine import BLOCK_NAMES, DERIVED_NAMES, JOB_NAMES, LAYOUT_NAMES, NAMES, About, Engine, EngineRule
+from meshwright.system.engine import (
+    BLOCK_NAMES,
+    DERIVED_NAMES,
+    JOB_NAMES,
+    LAYOUT_NAMES,
+    NAMES,
+    About,
+    Engine,
+    EngineRule,
+)
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Bools, Ints
@@ -39,6 +48,8 @@ NO_JOB: Final[Numbers] = {}
 _DEFAULTS: Final = {item.name: item.default for item in fields(Layout)}
 _FREE: Final = frozenset({"replicas", "attention", "micro_batch"})
 """Engines of their own; which samples copies see; and a size that every engine has."""
+_MANY: Final = 4096
+_ALL_ZEROS: Final = {"0", "1", "2", "3"}
 _IN_STAGE: Final = {"dp": ("dp_shard", "dp_replicate"), "stage": ("dp_shard", "dp_replicate", "cp", "tp")}
 
 
@@ -94,19 +105,14 @@ class _Shard:
 
 
 def engine_rules(engine: Engine, job: Numbers = NO_JOB) -> tuple[Rule, ...]:
-    """Every rule that can be asked. Raises ENG005 for a faulty one."""
+    """Every rule that can be asked: those of the file, then what it does not have. Raises ENG005 for a faulty one."""
     own = [_rule(engine, name, job) for name in engine.rules]
-    return (*_axes(engine), *(rule for rule in own if rule is not None))
+    return (*(rule for rule in own if rule is not None), *_axes(engine))
 
 
 def code_of(rule: EngineRule) -> str:
     """The code of its refusals."""
     return _SUBJECTS[rule.about].code
-
-
-def unasked(engine: Engine, job: Numbers = NO_JOB) -> tuple[str, ...]:
-    """Names of the rules that are not asked, for want of a job's numbers."""
-    return tuple(name for name in engine.rules if not _needs(_condition(engine, name)) <= set(job))
 
 
 def _axes(engine: Engine) -> tuple[Rule, ...]:
@@ -118,7 +124,7 @@ def _axes(engine: Engine) -> tuple[Rule, ...]:
         axis = engine.axes.get(name)
         if axis is None:
             found.append(_absent(engine, name, default))
-        elif axis.values:
+        elif axis.values and not (name == "zero" and set(axis.values) == _ALL_ZEROS):
             found.append(_chosen(engine, name, tuple(axis.values)))
     return tuple(found)
 
@@ -209,8 +215,11 @@ def _reads(condition: Condition) -> tuple[str, ...]:
 
 
 def _kept(condition: Condition, model: Model, layouts: Layouts, job: Numbers) -> Bools:
-    """Where the condition holds for every part; evaluated once for rows that differ in nothing it reads."""
-    few, place = distinct(layouts.plain(), _reads(condition))
+    """Where the condition holds for every part; of many rows once for those that differ in nothing it reads."""
+    place: Any
+    few, place = layouts.plain(), slice(None)
+    if len(layouts) > _MANY:
+        few, place = distinct(few, _reads(condition))
     given = _given(few, model, condition, job)
     kept = np.ones(len(few), dtype=np.bool_)
     for part in _parts(model, condition):
@@ -292,5 +301,3 @@ def _shards(model: Model, tensor: Tensor) -> list[_Shard]:
         for number, width in enumerate(stored.block)
         if width != WHOLE and width > 1 and tensor.dims[first + number].role in AXIS_OF_ROLE
     ]
-
-

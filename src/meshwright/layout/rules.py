@@ -25,14 +25,22 @@ if TYPE_CHECKING:
 Check: TypeAlias = "Callable[[Model, Layouts], Bools]"
 Sentence: TypeAlias = "Callable[[Model, Layout], str]"
 _TRIED: Final = 512
+_PLAIN: Final = {
+    **dict.fromkeys(("tp", "pp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "virtual_stages", "micro_batch"), 1),
+    "zero": 0,
+    "sp": False,
+    "offload": "none",
+    "recompute": "none",
+}
+"""Fields that can be given up, and what they are without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """axis: the field to change.   keeps: True where a row keeps the rule.   sentence: why a row does not.
 
-    values: of a field that is no degree, what may be tried.   reads: fields that it looks at beside those that the rules
-    of any engine look at.
+    values: of a field that is no degree, what may be tried.   reads: fields that it looks at, beside those that the
+    rules of any engine look at.
     """
 
     code: str
@@ -85,7 +93,19 @@ def _nearest(model: Model, row: Layouts, rule: Rule, most: int, rules: Sequence[
     """The degree of the rule's axis closest to the row's (the smaller of two) that keeps every rule, or else this one.
 
     The expert degrees are also tried as they follow from each other, so that `tp=8` is found where ep x etp was tp=12.
+    With an engine's rules, where no one degree keeps all of them, several fields are given up; what keeps this rule
+    alone, it would refuse too.
     """
+    whole = _nearest_whole(model, row, rule, most, rules)
+    if whole is not None:
+        return whole
+    if len(rules) > len(RULES):
+        return _given_up(model, row, rules)
+    return _nearest_whole(model, row, rule, most, (rule,))
+
+
+def _nearest_whole(model: Model, row: Layouts, rule: Rule, most: int, rules: Sequence[Rule]) -> str | None:
+    """The value of the rule's axis closest to the row's that keeps all of these rules."""
     if rule.values:
         return _nearest_value(model, row, rule, rules)
     value = int(row.degree(rule.axis)[0])
@@ -95,23 +115,35 @@ def _nearest(model: Model, row: Layouts, rule: Rule, most: int, rules: Sequence[
     tried = tried[np.argsort(np.abs(tried - value), kind="stable")]
     rows = row.take(np.zeros(len(tried), dtype=np.int64))
     probes = [rows.changed(change) for change in _changes(model, rows, rule.axis, tried)]
-    for asked in (rules, (rule,)):
-        good = np.stack([keeps(model, probe, asked) for probe in probes])
-        if good.any():
-            place = int(np.argmax(good.any(axis=0)))
-            return _spelled(row, probes[int(np.argmax(good[:, place]))].take([place]))
-    return None
+    good = np.stack([keeps(model, probe, rules) for probe in probes])
+    if not good.any():
+        return None
+    place = int(np.argmax(good.any(axis=0)))
+    return _spelled(row, probes[int(np.argmax(good[:, place]))].take([place]), rule.axis)
 
 
 def _nearest_value(model: Model, row: Layouts, rule: Rule, rules: Sequence[Rule]) -> str | None:
     """The first value that keeps every rule, or else this one."""
     held = row.columns[rule.axis]
     column = np.array(rule.values, dtype=held.dtype)
-    probe = row.take(np.zeros(len(column), dtype=np.int64)).changed({rule.axis: column})
-    for asked in (rules, (rule,)):
-        good = keeps(model, probe, asked)
-        if good.any():
-            return f"{rule.axis}={str(rule.values[int(np.argmax(good))]).lower()}"
+    good = keeps(model, row.take(np.zeros(len(column), dtype=np.int64)).changed({rule.axis: column}), rules)
+    found = rule.values[int(np.argmax(good))] if good.any() else None
+    return None if found is None else f"{rule.axis}={str(found).lower()}"
+
+
+def _given_up(model: Model, row: Layouts, rules: Sequence[Rule]) -> str | None:
+    """The row with fields of broken rules given up one after the other, until it keeps every rule."""
+    given: dict[str, Any] = {}
+    for _ in range(len(_PLAIN)):
+        probe = row.changed({name: np.array([value], row.columns[name].dtype) for name, value in given.items()})
+        broken = [rule for rule in rules if not rule.keeps(model, probe)[0]]
+        if not broken:
+            return ",".join(f"{name}={str(value).lower()}" for name, value in given.items())
+        read = [name for rule in broken for name in (rule.axis, *rule.reads) if name in _PLAIN and name not in given]
+        left = [name for name in read if probe.columns[name].tolist()[0] != _PLAIN[name]]
+        if not left:
+            return None
+        given[left[0]] = _PLAIN[left[0]]
     return None
 
 
@@ -141,10 +173,12 @@ def _changes(model: Model, rows: Layouts, axis: str, tried: Ints) -> list[dict[s
     return [alone, *(alone | others for others in followed.get(axis, []))]
 
 
-def _spelled(row: Layouts, found: Layouts) -> str:
+def _spelled(row: Layouts, found: Layouts, axis: str) -> str:
     """What changes of the row; etp is left out where it is not alone and ep and tp imply it."""
     implied = max(int(found.degree("tp")[0]) // int(found.degree("ep")[0]), 1)
-    changed = {name: int(found.degree(name)[0]) for name in AXES if found.degree(name)[0] != row.degree(name)[0]}
+    changed = {
+        name: int(found.degree(name)[0]) for name in (*AXES, axis) if found.degree(name)[0] != row.degree(name)[0]
+    }
     stated = {name: degree for name, degree in changed.items() if name != "etp" or degree != implied}
     return ",".join(f"{name}={degree}" for name, degree in (stated or changed).items())
 

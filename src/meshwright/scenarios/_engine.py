@@ -97,6 +97,7 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
     blocks = cell(ledger.max_sessions, 0) // cell(sample_ways(layouts), 0)
     per_request = None if longest is None else divide_up(longest, block)
     each = cell(sharded_cached(model, layouts, block, shards), 0)
+    least = _least(pool, each * (per_request or 1), capacity, weights, own)
     return {
         "id": engine.id,
         "name": engine.name,
@@ -110,7 +111,7 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
         "reserve_bytes": own,
         "reserve_basis": Basis.ASSUMED.value if options.reserve is None else "stated",
         "available_kv_bytes": available,
-        "least_gpu_memory_utilization": _least(pool, each * (per_request or 1), capacity, weights, own) if known else None,
+        "least_gpu_memory_utilization": least if known else None,
         "kv_block_bytes": each if known else None,
         "kv_blocks": blocks if known else None,
         "kv_tokens": blocks * block if known else None,
@@ -194,9 +195,10 @@ def for_engine(result: Result, name: str | None, kept: str = "") -> Result:
     engine = read_engine(name)
     note = f"{engine.titled}: layouts that it refuses are excluded, each with its message{kept}"
     asked = f"rules of {engine.titled} beyond those of its file (`list engines`): kernels, models that it does not have"
+    said = result.verdict.text
     return replace(
         result,
-        verdict=replace(result.verdict, text=f"{result.verdict.text}; engine: {engine.titled}"),
+        verdict=replace(result.verdict, text=said if engine.titled in said else f"{said}; engine: {engine.titled}"),
         notes=(*result.notes, note),
         not_modelled=(*(text for text in result.not_modelled if text not in _OF_NO_ENGINE), asked),
         sources=tuple(dict.fromkeys([*result.sources, *engine.facts.sources])),

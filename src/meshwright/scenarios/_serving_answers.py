@@ -25,8 +25,8 @@ from meshwright.layout.placement import group_nodes, instance_size
 from meshwright.layout.rules import Broken
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.model import Model
-from meshwright.scenarios._serving_table import OUT_OF_POWER, ServeOptions
 from meshwright.scenarios._engine import PLAN_LEFT_OUT
+from meshwright.scenarios._serving_table import OUT_OF_POWER, ServeOptions
 from meshwright.scenarios._shared import (
     block_warning,
     has_experts,

@@ -149,7 +149,8 @@ def _searched(  # noqa: PLR0917 - as above
                 table = training_table(model, system, job, options, layouts)
                 broken = (
                     refused(model, job, layouts, space.engine)
-                    if space.scope == "asked" else np.zeros(len(table), dtype=np.bool_)
+                    if space.scope == "asked"
+                    else np.zeros(len(table), dtype=np.bool_)
                 )
                 seen = _counted(seen, table, broken)
                 if watch is not None:

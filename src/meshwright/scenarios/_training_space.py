@@ -17,7 +17,7 @@ from meshwright.base.errors import LayoutError
 from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import Layouts, columns
-from meshwright.layout.rules import keeps, keeps_all
+from meshwright.layout.rules import RULES, keeps, keeps_all
 from meshwright.model.feed_forwards import Experts
 from meshwright.scenarios._training_choices import CHOICES, Agreed, KindOfMesh, Scope, agreed, choices, lines
 from meshwright.scenarios._training_host import check_offload
@@ -44,7 +44,8 @@ class Space:
 
     meshes: a table, with the number of each one's kind in `kind`.   choices: a table of the other fields, of which
     `agreed` says what each kind takes.   lines: schedules with virtual stages that occur.   scope: which layouts.
-    engine: rules of one, which launchable layouts keep too.
+    engine: rules of one.   kept: of these, what every layout of the space keeps: all, or where layouts are asked about,
+    those that look at no fixed field.
     """
 
     meshes: Layouts
@@ -54,6 +55,7 @@ class Space:
     lines: tuple[Line, ...]
     scope: Scope
     engine: tuple[Rule, ...] = ()
+    kept: tuple[Rule, ...] = ()
 
     @property
     def size(self) -> int:
@@ -108,6 +110,7 @@ def training_space(  # noqa: PLR0917 - the nouns, and what is asked of the layou
         lines=line,
         scope=scope,
         engine=engine,
+        kept=tuple(rule for rule in engine if scope == "launchable" or not fixed.keys() & {*rule.reads}),
     )
 
 
@@ -135,8 +138,9 @@ def group_tables(space: Space, model: Model, most: int = ROWS) -> Iterator[Group
     counts = space.agreed.kinds[space.kind + 1] - first
     for mesh, place in _dealt(counts, most):
         groups = Groups(mesh=mesh, group=first[mesh] + place)
-        kept = () if space.scope == "asked" else [rule for rule in space.engine if not _OF_ROWS & set(rule.reads)]
-        yield groups if space.scope == "asked" else groups.take(keeps_all(model, firsts(space, groups), kept))
+        asked = [rule for rule in space.kept if not _OF_ROWS & set(rule.reads)]
+        asked += [] if space.scope == "asked" else RULES
+        yield groups.take(keeps(model, firsts(space, groups), asked)) if asked else groups
 
 
 def firsts(space: Space, groups: Groups) -> Layouts:
@@ -153,7 +157,7 @@ def sizes(space: Space, groups: Groups) -> Ints:
 def layouts_of(space: Space, model: Model, groups: Groups, most: int = ROWS) -> Iterator[Layouts]:
     """All layouts of the groups that an engine takes, in tables of at most `most` rows."""
     first = space.agreed.groups[groups.group]
-    asked = () if space.scope == "asked" else [rule for rule in space.engine if _OF_ROWS & set(rule.reads)]
+    asked = [rule for rule in space.kept if _OF_ROWS & set(rule.reads)]
     for owner, place in _dealt(sizes(space, groups), most):
         found = _joined(space, groups.mesh[owner], space.agreed.choices[first[owner] + place])
         kept = found.take(np.flatnonzero(keeps(model, found, asked))) if asked else found

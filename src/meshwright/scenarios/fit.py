@@ -230,7 +230,8 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
     if memory["max_sessions"] is not None:
         room += f", {memory['max_sessions']} sessions"
     if refused is not None:
-        return Verdict(answer="no", text=f"{refused.reason} ({what})")
+        nearest = "" if refused.nearest is None else f"; the nearest that it takes: {refused.nearest}"
+        return Verdict(answer="no", text=f"{refused.reason} ({what}){nearest}")
     if memory["per_rank_bytes"] <= memory["capacity_bytes"]:
         return Verdict(answer="yes", text=f"{what} fits: {used}{room}")
     return Verdict(answer="no", text=f"{what} does not fit: {used}{room}")

@@ -58,7 +58,7 @@ EXPERTS_LEFT_OUT: Final = "skewed routing: tokens choose experts uniformly; one 
 def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOptions) -> Result:
     """The plan, under the job's discipline.
 
-    Raises JOB001, JOB002, JOB006 (job), JOB007 (experts), COL001, COL002 (algorithm), LAY002.. (rules), ENG001, ENG006 and
+    Raises JOB001, JOB002, JOB006 (job), JOB007 (experts), COL001, COL002 (algorithm), LAY002.. (rules), ENG001, ENG006,
     ENG010.. (an engine's), LAY012, LAY013 (space).
     """
     job = checked(job)

@@ -1,7 +1,7 @@
 """A condition in the words of a data file goes in; a tree that is evaluated over columns comes out.
 
-`heads % tp == 0 or tp % heads == 0`: whole numbers, text in quotes, names, `+ - * / // %`, comparisons (also `in (1, 2)`),
-`and`, `or`, `not`. A name stands for a number or for a numpy column, and the answer has the shape of the longest.
+`heads % tp == 0 or tp % heads == 0`: whole numbers, text in quotes, names, `+ - * / // %`, comparisons (also
+`in (1, 2)`), `and`, `or`, `not`. A name stands for a number or for a column; the answer is as long as the longest.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import operator
 from dataclasses import dataclass
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -33,8 +34,8 @@ _COMPARED: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda left, right: _any(operator.eq(left, item) for item in right),
-    ast.NotIn: lambda left, right: np.logical_not(_any(operator.eq(left, item) for item in right)),
+    ast.In: lambda left, right: reduce(np.logical_or, (left == item for item in right)),
+    ast.NotIn: lambda left, right: reduce(np.logical_and, (left != item for item in right)),
 }
 _JOINED: Final[Mapping[type[ast.boolop], Callable[[Any, Any], Any]]] = {ast.And: np.logical_and, ast.Or: np.logical_or}
 _FIX: Final = "write names, whole numbers, quoted text, + - * / // %, comparisons, and, or, not"
@@ -67,6 +68,7 @@ def read_condition(text: str, known: frozenset[str], what: str) -> Condition:
     return Condition(text=text, names=names)
 
 
+@cache
 def _tree(text: str) -> ast.expr:
     return ast.parse(text.strip(), mode="eval").body
 
@@ -85,36 +87,24 @@ def _check(tree: ast.expr) -> None:
 
 
 def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    if isinstance(node, ast.Constant):
-        return node.value
     if isinstance(node, ast.Name):
         return values[node.id]
+    if isinstance(node, ast.Constant):
+        return node.value
     if isinstance(node, ast.Tuple):
         return [_value(item, values) for item in node.elts]
     if isinstance(node, ast.BinOp):
         return _ARITHMETIC[type(node.op)](_value(node.left, values), _value(node.right, values))
+    return _truth(node, values)
+
+
+def _truth(node: ast.expr, values: Mapping[str, Any]) -> Any:
+    """Of a comparison, or of truths joined."""
     if isinstance(node, ast.UnaryOp):
         return np.logical_not(_value(node.operand, values))
     if isinstance(node, ast.BoolOp):
-        first, *others = (_value(item, values) for item in node.values)
-        for other in others:
-            first = _JOINED[type(node.op)](first, other)
-        return first
+        return reduce(_JOINED[type(node.op)], (_value(item, values) for item in node.values))
     assert isinstance(node, ast.Compare)
     sides = [_value(item, values) for item in (node.left, *node.comparators)]
     pairs = zip(node.ops, sides, sides[1:], strict=False)
-    return _all(_COMPARED[type(op)](left, right) for op, left, right in pairs)
-
-
-def _any(found: Any) -> Any:
-    truth: Any = False
-    for item in found:
-        truth = np.logical_or(truth, item)
-    return truth
-
-
-def _all(found: Any) -> Any:
-    truth: Any = True
-    for item in found:
-        truth = np.logical_and(truth, item)
-    return truth
+    return reduce(np.logical_and, (_COMPARED[type(op)](left, right) for op, left, right in pairs))

@@ -41,19 +41,23 @@ About: TypeAlias = Literal[
 ]
 """What a rule is about: it decides the code of a refusal."""
 
-LAYOUT_NAMES: Final = frozenset({
-    *("tp", "cp", "pp", "ep", "etp", "dp_shard", "dp_replicate", "replicas", "zero", "sp"),
-    *("virtual_stages", "micro_batch", "schedule", "recompute", "offload"),
-})
+LAYOUT_NAMES: Final = frozenset(
+    {
+        *("tp", "cp", "pp", "ep", "etp", "dp_shard", "dp_replicate", "replicas", "zero", "sp"),
+        *("virtual_stages", "micro_batch", "schedule", "recompute", "offload"),
+    }
+)
 """Names of a rule that are fields of a layout."""
 DERIVED_NAMES: Final = frozenset({"dp", "stage"})
 """dp: dp_shard x dp_replicate.   stage: ranks of a pipeline stage, dp x cp x tp."""
 MODEL_NAMES: Final = frozenset({"hidden", "vocab", "layers", "tied"})
-BLOCK_NAMES: Final = frozenset({
-    *("heads", "kv_heads", "head_dim", "intermediate", "shared_intermediate"),
-    *("experts", "expert_intermediate", "top_k"),
-    *("shard", "width", "block", "side", "format", "part"),
-})
+BLOCK_NAMES: Final = frozenset(
+    {
+        *("heads", "kv_heads", "head_dim", "intermediate", "shared_intermediate"),
+        *("experts", "expert_intermediate", "top_k"),
+        *("shard", "width", "block", "side", "format", "part"),
+    }
+)
 """Names whose value is that of one part of a block: a rule holds where it holds for every part that has its names.
 
 shard, width, block, side, format, part: of a matrix whose scales are for `block` neighbours along one side (`input` or
