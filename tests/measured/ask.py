@@ -70,9 +70,9 @@ def model_of(name: str, kv_bits: int | None = None) -> Model:
     return model if kv_bits is None else set_path(model, "kv.bits", str(kv_bits))
 
 
-def ask(model: Model, tp: int, system: System, options: Mapping[str, Any] | None = None) -> Result:
+def ask(model: Model, tp: int, system: System, options: Mapping[str, Any] | None = None, ep: int = 1) -> Result:
     """`meshwright fit MODEL --on SYSTEM --tp N ...`."""
-    return fit(model, system, replica_layout(model, tp, 1, 1), build(FitOptions, dict(options or {}), "fit"))
+    return fit(model, system, replica_layout(model, tp, 1, ep), build(FitOptions, dict(options or {}), "fit"))
 
 
 def answer(row: Mapping[str, str]) -> Answer:
@@ -128,9 +128,22 @@ def _warnings(model: Model, tp: int) -> tuple[str, ...]:
     return ask(model, tp, read_system(ANY_SYSTEM)).warnings
 
 
+def refused_by(engine: str, model: Model, tp: int, ep: int = 1) -> str | None:
+    """The code with which an engine refuses tp (and ep over its ranks), as an error or as the answer; None if not."""
+    try:
+        said = ask(model, tp, read_system(ANY_SYSTEM), {"engine": {"name": engine}}, ep).candidates[0].excluded
+    except UserError as problem:
+        return problem.code
+    return None if said is None or not said.code.startswith("ENG") else said.code
+
+
 def checked(check: Mapping[str, Any]) -> tuple[Any, Any]:
     """What the product says to one check of a case, and what the case states."""
     model = model_of(check["model"])
+    if "engine" in check:
+        eps = {int(tp): ep for tp, ep in check.get("ep", {}).items()}
+        said = {tp: refused_by(check["engine"], model, tp, eps.get(tp, 1)) for tp in check["tried"]}
+        return {str(tp): code or "runs" for tp, code in said.items()}, check["refused"]
     if "degrees" in check:
         tried = check["tried"]
         every = range(1, tried + 1) if isinstance(tried, int) else tried
