@@ -264,7 +264,7 @@ def _all_parts(model: Model) -> tuple[tuple[tuple[str, Any], ...], ...]:
     """Attention, feed-forwards and matrices with scales of every kind of block, each once."""
     found: dict[tuple[tuple[str, Any], ...], None] = {}
     for number, block in enumerate(model.kinds):
-        for part in (_attention(block), *_feed_forwards(block)):
+        for part in (*_attention(block), *_feed_forwards(block)):
             found[tuple(part.items())] = None
         for tensor in block_weights(model, number):
             for shard in _shards(model, tensor):
@@ -272,12 +272,9 @@ def _all_parts(model: Model) -> tuple[tuple[tuple[str, Any], ...], ...]:
     return tuple(found)
 
 
-def _attention(block: Block) -> dict[str, Any]:
-    return {
-        name: getattr(block.mixer, name)
-        for name in ("heads", "kv_heads", "head_dim")
-        if getattr(block.mixer, name, None) is not None
-    }
+def _attention(block: Block) -> list[dict[str, Any]]:
+    heads = [{"heads": count} for count in block.mixer.head_counts]
+    return [*heads, *({"kv_heads": count} for count in block.mixer.kv_head_counts)]
 
 
 def _feed_forwards(block: Block) -> list[dict[str, Any]]:

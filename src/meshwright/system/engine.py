@@ -53,7 +53,7 @@ DERIVED_NAMES: Final = frozenset({"dp", "stage"})
 MODEL_NAMES: Final = frozenset({"hidden", "vocab", "layers", "tied"})
 BLOCK_NAMES: Final = frozenset(
     {
-        *("heads", "kv_heads", "head_dim", "intermediate", "shared_intermediate"),
+        *("heads", "kv_heads", "intermediate", "shared_intermediate"),
         *("experts", "expert_intermediate", "top_k"),
         *("shard", "width", "block", "side", "format", "part"),
     }
