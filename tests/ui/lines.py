@@ -90,7 +90,7 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "fit, computed": ("fit", "Qwen/Qwen3-8B", "--on", "hgx-h100", "--context", "8K", "--workspace", "computed"),
     "fit, engine": ("fit", "Qwen/Qwen3-8B", "--on", "l40s-host", "--context", "8K", "--engine", "vllm"),
     "fit, engine without a rule": ("fit", "openai/gpt-oss-20b", "--on", "hgx-h100", "--engine", "vllm"),
-    "fit, refused by an engine": ("fit", "Qwen/Qwen3-30B-A3B-FP8", "--on", "hgx-h100", "--tp", "4", "--engine", "sglang"),
+    "fit, refused": ("fit", "Qwen/Qwen3-30B-A3B-FP8", "--on", "hgx-h100", "--tp", "4", "--engine", "sglang"),
     "plan": _SMALL,
     "plan, engine": (*_SMALL, "--engine", "tensorrt-llm"),
     "plan, deadline": (*_EIGHT, "--deadline", "130ms"),

@@ -81,7 +81,7 @@ def catalog_cells(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _words(value: Any) -> Any:
     """A list as words, and records by their ids."""
-    if isinstance(value, (tuple, list)) and all(isinstance(item, dict) and "id" in item for item in value):
+    if isinstance(value, (tuple, list)) and all(isinstance(item, dict) for item in cast("list[Any]", value)):
         return " ".join(str(item["id"]) for item in cast("list[dict[str, Any]]", value))
     return " ".join(map(str, cast("list[Any]", value))) if isinstance(value, (tuple, list)) else value
 

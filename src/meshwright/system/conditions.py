@@ -1,6 +1,6 @@
 """A condition in the words of a data file goes in; a tree that is evaluated over columns comes out.
 
-`heads % tp == 0 or tp % heads == 0`: whole numbers, text in quotes, names, `+ - * / // %`, comparisons (also
+`heads % tp == 0 or tp % heads == 0`: whole numbers, text in quotes, names, `+ - * // %`, comparisons (also
 `in (1, 2)`), `and`, `or`, `not`. A name stands for a number or for a column; the answer is as long as the longest.
 """
 
@@ -23,8 +23,7 @@ _ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
+    ast.FloorDiv: lambda left, right: _quotient(left, right),
     ast.Mod: operator.mod,
 }
 _COMPARED: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
@@ -38,7 +37,7 @@ _COMPARED: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.NotIn: lambda left, right: reduce(np.logical_and, (left != item for item in right)),
 }
 _JOINED: Final[Mapping[type[ast.boolop], Callable[[Any, Any], Any]]] = {ast.And: np.logical_and, ast.Or: np.logical_or}
-_FIX: Final = "write names, whole numbers, quoted text, + - * / // %, comparisons, and, or, not"
+_FIX: Final = "write names, whole numbers, quoted text, + - * // %, comparisons, and, or, not"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +95,10 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.BinOp):
         return _ARITHMETIC[type(node.op)](_value(node.left, values), _value(node.right, values))
     return _truth(node, values)
+
+
+def _quotient(left: Any, right: Any) -> Any:
+    return left // right
 
 
 def _truth(node: ast.expr, values: Mapping[str, Any]) -> Any:
