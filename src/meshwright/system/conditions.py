@@ -19,11 +19,16 @@ from meshwright.base.errors import EngineError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+
+def _quotient(left: Any, right: Any) -> Any:
+    return left // right
+
+
 _ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.FloorDiv: lambda left, right: _quotient(left, right),
+    ast.FloorDiv: _quotient,
     ast.Mod: operator.mod,
 }
 _COMPARED: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
@@ -95,10 +100,6 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.BinOp):
         return _ARITHMETIC[type(node.op)](_value(node.left, values), _value(node.right, values))
     return _truth(node, values)
-
-
-def _quotient(left: Any, right: Any) -> Any:
-    return left // right
 
 
 def _truth(node: ast.expr, values: Mapping[str, Any]) -> Any:
