@@ -133,6 +133,15 @@ def _text(settings: Mapping[str, Any]) -> dict[str, str]:
     return {path: str(value) for path, value in settings.items()}
 
 
+def refused_by(engine: str, model: Model, tp: int, ep: int = 1) -> str | None:
+    """The code with which an engine refuses tp (and ep over its ranks), as an error or as the answer; None if not."""
+    try:
+        said = ask(model, tp, read_system(ANY_SYSTEM), {"engine": {"name": engine}}, ep=ep).candidates[0].excluded
+    except UserError as problem:
+        return problem.code
+    return None if said is None or not said.code.startswith("ENG") else said.code
+
+
 def checked(check: Mapping[str, Any]) -> tuple[Any, Any]:
     """What the product says to one check of a case, and what the case states."""
     if "study" in check:
@@ -141,6 +150,10 @@ def checked(check: Mapping[str, Any]) -> tuple[Any, Any]:
         )
         return said, check["expected"]
     model = model_of(check["model"])
+    if "engine" in check:
+        eps = {int(tp): ep for tp, ep in check.get("ep", {}).items()}
+        said = {tp: refused_by(check["engine"], model, tp, eps.get(tp, 1)) for tp in check["tried"]}
+        return {str(tp): code or "runs" for tp, code in said.items()}, check["refused"]
     if "degrees" in check:
         tried = check["tried"]
         every = range(1, tried + 1) if isinstance(tried, int) else tried

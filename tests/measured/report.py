@@ -105,6 +105,10 @@ def _told(case: Mapping[str, Any]) -> str:
 
 def _shown(check: Mapping[str, Any]) -> str:
     found, _ = checked(check)
+    if "engine" in check:
+        eps = check.get("ep", {})
+        told = ", ".join(f"tp={tp}{f' ep={eps[tp]}' if tp in eps else ''} {code}" for tp, code in found.items())
+        return f"{check['model']} on {check['engine']}: {told}"
     if "degrees" in check:
         rule = f" by {check['not_refused_by']}" if "not_refused_by" in check else ""
         return f"{check['model']}: tp {', '.join(map(str, found))}{rule}"

@@ -111,8 +111,8 @@ def typed_options(context: click.Context, settings: tuple[str, ...], apart: tupl
     return found
 
 
-_HELD: Final = {"workspace": WORKSPACE, "max_batched_tokens": None, "reserve": "", "shards": "strict"}
-"""Options of memory that both plan and fit take, with their defaults."""
+_HELD: Final = {"workspace": WORKSPACE, "max_batched_tokens": None, "reserve": "", "shards": "strict", "engine": None}
+"""Options of memory, and the engine, that both plan and fit take, with their defaults."""
 
 
 def _flag(name: str) -> str:

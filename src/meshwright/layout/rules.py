@@ -1,7 +1,7 @@
 """Rules a layout must keep: a model and columns of layouts go in; the first broken rule of each row comes out.
 
 A rule is a predicate over columns and a sentence; what comes out has its code, the reason and the nearest degree that
-keeps it. Rules of one engine (block widths, page sizes) live with the engine; these hold for any.
+keeps it. The rules of one engine are those of its file (`engine_rules`); these hold for any.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from meshwright.layout.layouts import Layouts
 from meshwright.model.feed_forwards import Dense, Experts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from meshwright.base.numbers import Bools, Ints
     from meshwright.layout.layout import Layout
@@ -25,16 +25,30 @@ if TYPE_CHECKING:
 Check: TypeAlias = "Callable[[Model, Layouts], Bools]"
 Sentence: TypeAlias = "Callable[[Model, Layout], str]"
 _TRIED: Final = 512
+_PLAIN: Final = {
+    **dict.fromkeys(("tp", "pp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "virtual_stages", "micro_batch"), 1),
+    "zero": 0,
+    "sp": False,
+    "offload": "none",
+    "recompute": "none",
+}
+"""Fields that can be given up, and what they are without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """axis: the degree to change.   keeps: True where a row keeps the rule.   sentence: why a row does not."""
+    """axis: the field to change.   keeps: True where a row keeps the rule.   sentence: why a row does not.
+
+    values: of a field that is no degree, what may be tried.   reads: fields that it looks at, beside those that the
+    rules of any engine look at.
+    """
 
     code: str
     axis: str
     keeps: Check
     sentence: Sentence
+    values: tuple[Any, ...] = ()
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,37 +60,54 @@ class Broken:
     nearest: str | None
 
 
-def first_broken(model: Model, layouts: Layouts, most: int) -> list[Broken | None]:
-    """For each row the first broken rule of `RULES`, or None. `most` bounds the search for the nearest degree."""
-    broken = np.stack([~rule.keeps(model, layouts) for rule in RULES])
+def first_broken(model: Model, layouts: Layouts, most: int, engine: Sequence[Rule] = ()) -> list[Broken | None]:
+    """For each row the first broken rule, or None: of an engine's, if they are given, and of `RULES`.
+
+    `most` bounds the search for the nearest degree.
+    """
+    rules = (*engine, *RULES)
+    broken = np.stack([~rule.keeps(model, layouts) for rule in rules])
     first = np.argmax(broken, axis=0)
+    reads = sorted({name for rule in engine for name in rule.reads})
     found: list[Broken | None] = [None] * len(layouts)
     known: dict[object, Broken] = {}
     for row in np.flatnonzero(broken.any(axis=0)).tolist():
         layout = layouts.row(row)
-        rule = RULES[int(first[row])]
+        rule = rules[int(first[row])]
         others = (layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp, layout.ep, layout.etp)
+        others = (*others, *(getattr(layout, name) for name in reads))
         key = (*broken[:, row].tolist(), getattr(layout, rule.axis), layout.sp, layout.zero, *others)
         if key not in known:  # rows that differ in nothing a rule looks at break it alike
-            nearest = _nearest(model, layouts.take([row]), rule, most)
+            nearest = _nearest(model, layouts.take([row]), rule, most, rules)
             known[key] = Broken(code=rule.code, reason=rule.sentence(model, layout), nearest=nearest)
         found[row] = known[key]
     return found
 
 
-def keeps_all(model: Model, layouts: Layouts) -> Bools:
-    """True where a row keeps every rule."""
-    kept = np.ones(len(layouts), dtype=np.bool_)
-    for rule in RULES:
-        kept &= rule.keeps(model, layouts)
-    return kept
+def keeps_all(model: Model, layouts: Layouts, engine: Sequence[Rule] = ()) -> Bools:
+    """True where a row keeps every rule, those of an engine too if they are given."""
+    return keeps(model, layouts, (*RULES, *engine))
 
 
-def _nearest(model: Model, row: Layouts, rule: Rule, most: int) -> str | None:
+def _nearest(model: Model, row: Layouts, rule: Rule, most: int, rules: Sequence[Rule]) -> str | None:
     """The degree of the rule's axis closest to the row's (the smaller of two) that keeps every rule, or else this one.
 
     The expert degrees are also tried as they follow from each other, so that `tp=8` is found where ep x etp was tp=12.
+    With an engine's rules, where no one degree keeps all of them, several fields are given up; what keeps this rule
+    alone, it would refuse too.
     """
+    whole = _nearest_whole(model, row, rule, most, rules)
+    if whole is not None:
+        return whole
+    if len(rules) > len(RULES):
+        return _given_up(model, row, rules)
+    return _nearest_whole(model, row, rule, most, (rule,))
+
+
+def _nearest_whole(model: Model, row: Layouts, rule: Rule, most: int, rules: Sequence[Rule]) -> str | None:
+    """The value of the rule's axis closest to the row's that keeps all of these rules."""
+    if rule.values:
+        return _nearest_value(model, row, rule, rules)
     value = int(row.degree(rule.axis)[0])
     around = np.arange(value - _TRIED, value + _TRIED)
     tried = np.union1d(np.arange(1, _TRIED), around[(around >= 1) & (around <= most)])
@@ -84,12 +115,44 @@ def _nearest(model: Model, row: Layouts, rule: Rule, most: int) -> str | None:
     tried = tried[np.argsort(np.abs(tried - value), kind="stable")]
     rows = row.take(np.zeros(len(tried), dtype=np.int64))
     probes = [rows.changed(change) for change in _changes(model, rows, rule.axis, tried)]
-    for keeps in (keeps_all, rule.keeps):
-        good = np.stack([keeps(model, probe) for probe in probes])
-        if good.any():
-            place = int(np.argmax(good.any(axis=0)))
-            return _spelled(row, probes[int(np.argmax(good[:, place]))].take([place]))
+    good = np.stack([keeps(model, probe, rules) for probe in probes])
+    if not good.any():
+        return None
+    place = int(np.argmax(good.any(axis=0)))
+    return _spelled(row, probes[int(np.argmax(good[:, place]))].take([place]), rule.axis)
+
+
+def _nearest_value(model: Model, row: Layouts, rule: Rule, rules: Sequence[Rule]) -> str | None:
+    """The first value that keeps every rule, or else this one."""
+    held = row.columns[rule.axis]
+    column = np.array(rule.values, dtype=held.dtype)
+    good = keeps(model, row.take(np.zeros(len(column), dtype=np.int64)).changed({rule.axis: column}), rules)
+    found = rule.values[int(np.argmax(good))] if good.any() else None
+    return None if found is None else f"{rule.axis}={str(found).lower()}"
+
+
+def _given_up(model: Model, row: Layouts, rules: Sequence[Rule]) -> str | None:
+    """The row with fields of broken rules given up one after the other, until it keeps every rule."""
+    given: dict[str, Any] = {}
+    for _ in range(len(_PLAIN)):
+        probe = row.changed({name: np.array([value], row.columns[name].dtype) for name, value in given.items()})
+        broken = [rule for rule in rules if not rule.keeps(model, probe)[0]]
+        if not broken:
+            return ",".join(f"{name}={str(value).lower()}" for name, value in given.items())
+        read = [name for rule in broken for name in (rule.axis, *rule.reads) if name in _PLAIN and name not in given]
+        left = [name for name in read if probe.columns[name].tolist()[0] != _PLAIN[name]]
+        if not left:
+            return None
+        given[left[0]] = _PLAIN[left[0]]
     return None
+
+
+def keeps(model: Model, layouts: Layouts, rules: Sequence[Rule]) -> Bools:
+    """True where a row keeps every one of these rules."""
+    kept = np.ones(len(layouts), dtype=np.bool_)
+    for rule in rules:
+        kept &= rule.keeps(model, layouts)
+    return kept
 
 
 def _changes(model: Model, rows: Layouts, axis: str, tried: Ints) -> list[dict[str, Ints]]:
@@ -110,10 +173,12 @@ def _changes(model: Model, rows: Layouts, axis: str, tried: Ints) -> list[dict[s
     return [alone, *(alone | others for others in followed.get(axis, []))]
 
 
-def _spelled(row: Layouts, found: Layouts) -> str:
+def _spelled(row: Layouts, found: Layouts, axis: str) -> str:
     """What changes of the row; etp is left out where it is not alone and ep and tp imply it."""
     implied = max(int(found.degree("tp")[0]) // int(found.degree("ep")[0]), 1)
-    changed = {name: int(found.degree(name)[0]) for name in AXES if found.degree(name)[0] != row.degree(name)[0]}
+    changed = {
+        name: int(found.degree(name)[0]) for name in (*AXES, axis) if found.degree(name)[0] != row.degree(name)[0]
+    }
     stated = {name: degree for name, degree in changed.items() if name != "etp" or degree != implied}
     return ",".join(f"{name}={degree}" for name, degree in (stated or changed).items())
 

@@ -128,13 +128,20 @@ class ReserveItems(TypedDict):
 
 
 class EngineBudget(TypedDict):
-    """What an engine's own rule leaves for KV; null where its rule for the model's layers is not known."""
+    """What an engine's own rule leaves for KV; null where its rule for the model's layers is not known.
 
+    graphs_low_bytes, graphs_high_bytes: what it captures, inside what it shares out or beside it.
+    """
+
+    id: Name
     name: Name
     versions: Name
     gpu_memory_utilization: Amount
     block_size: Count
     budget_bytes: Count
+    graphs_low_bytes: Count
+    graphs_high_bytes: Count
+    graphs_within: bool
     reserve_bytes: Count
     reserve_basis: Literal["assumed", "stated"]
     available_kv_bytes: int

@@ -82,14 +82,36 @@ class CollectiveItem(TypedDict):
     sources: list[Source]
 
 
+class EngineRuleItem(TypedDict):
+    """What an engine requires of a layout. message: what it says where that does not hold."""
+
+    id: Name
+    code: Name
+    about: Name
+    axis: Name
+    requires: Name
+    message: Name
+    wording: Literal["literal", "paraphrase"]
+    source: Name
+    note: str
+
+
 class EngineItem(TypedDict):
-    """A serving engine of the catalog."""
+    """An engine of the catalog. axes: fields of a layout that it has, with their flags.   choices: our words, and its.
+
+    pool: what of a device is left for KV, null of an engine that trains, as its share and block are.
+    """
 
     id: Name
     name: Name
     versions: Name
-    gpu_memory_utilization: Amount
-    block_size: Count
+    jobs: list[Literal["serve", "train"]]
+    axes: Mapping[str, str]
+    choices: Mapping[str, Mapping[str, str]]
+    rules: list[EngineRuleItem]
+    gpu_memory_utilization: Amount | None
+    block_size: Count | None
+    pool: str | None
     note: str
     facts: list[Fact]
     sources: list[Source]

@@ -32,7 +32,7 @@ COMPUTED_PARTS: Final = (
 )
 BUDGET_PARTS: Final = (("activation_budget_bytes", "budget"),)
 """Of training: what is resident, and what is beside it, computed or as a budget says."""
-HIDDEN_OF_ITEMS: Final = frozenset({"id", "sources", "facts", "note"})
+HIDDEN_OF_ITEMS: Final = frozenset({"id", "sources", "facts", "note", "choices"})
 """What a catalog's line leaves to JSON, or shows in a place of its own."""
 
 
@@ -80,6 +80,9 @@ def catalog_cells(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _words(value: Any) -> Any:
+    """A list as words, and records by their ids."""
+    if isinstance(value, (tuple, list)) and all(isinstance(item, dict) for item in cast("list[Any]", value)):
+        return " ".join(str(item["id"]) for item in cast("list[dict[str, Any]]", value))
     return " ".join(map(str, cast("list[Any]", value))) if isinstance(value, (tuple, list)) else value
 
 

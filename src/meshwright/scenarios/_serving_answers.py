@@ -25,6 +25,7 @@ from meshwright.layout.placement import group_nodes, instance_size
 from meshwright.layout.rules import Broken
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.model import Model
+from meshwright.scenarios._engine import PLAN_LEFT_OUT
 from meshwright.scenarios._serving_table import OUT_OF_POWER, ServeOptions
 from meshwright.scenarios._shared import (
     block_warning,
@@ -47,7 +48,7 @@ from meshwright.workload.operators import operators
 LEFT_OUT: Final = (
     *OPERATORS_LEFT_OUT,
     *MESSAGES_LEFT_OUT,
-    "rules of a serving engine: page sizes, widths of block-quantized shards, kernels",
+    PLAN_LEFT_OUT,
     "topology inside a box: a device reaches any peer at the full one-way rate of its links",
     "launch times, imperfect overlap and contention: operators run at datasheet rates, which bounds them from below",
     "what software adds to an exchange: by formula it is wires alone, a bound; libraries take a multiple at a few KiB",

@@ -15,6 +15,7 @@ from meshwright.layout.layout import Layout, fields_of
 from meshwright.layout.layouts import Layouts
 from meshwright.layout.rules import Broken
 from meshwright.model.model import Model
+from meshwright.scenarios._engine import limit_of
 from meshwright.scenarios._serving_faults import energy_j, fault_cells, fault_table
 from meshwright.scenarios._serving_table import OUT_OF_POWER, ServeOptions, ServingTable
 from meshwright.scenarios._shared import reserve_row
@@ -96,7 +97,7 @@ def _excluded(
 def broken_exclusion(broken: Broken | None, layouts: Layouts, row: int, *, valid: bool) -> Excluded | None:
     """Why a row is against a rule of the layout, of the devices or of the algorithm; None when it is not."""
     if broken is not None:
-        limit = {"LAY002": "devices", OUT_OF_POWER: "power"}.get(broken.code, "rule")
+        limit = {"LAY002": "devices", OUT_OF_POWER: "power"}.get(broken.code, limit_of(broken))
         return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit=limit)
     if valid:
         return None

@@ -26,6 +26,7 @@ from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.placement import instance_size, instances
 from meshwright.layout.rules import Broken, first_broken, head_counts
 from meshwright.model.model import Model
+from meshwright.scenarios._engine import serving_rules
 from meshwright.scenarios._resident import resident_ledger
 from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, has_experts, smaller_degree
 from meshwright.search.candidates import combinations, divisors
@@ -48,11 +49,12 @@ class ServeOptions:
     `latency` (seconds between tokens) or `throughput` (tokens a second), and None takes cost.   all_reduce_time:
     seconds of one all_reduce in every group, in place of the algorithm's.   expert_reads: experts that the rows of a
     step read.   attention_form: of latent attention.   prefill: of a continuous batch, whether prompts are cached when
-    their sessions arrive (as under fifo), or computed between the steps of the replica that decodes them.
-    power_budget, power_base: watts of all boxes together, and of what draws beside them.   fault: one part that stops,
-    reported beside the plan.   flips: whether they are searched.   workspace: bytes kept free on every device
-    (assumed).   reserve: computes and itemises them instead.   shards: the form of the ledger, as in fit; how a step
-    reads weights is `weight_reads`.   layout: fixed fields, the rest is searched.
+     their sessions arrive (as under fifo), or computed between the steps of the replica that decodes them.
+     power_budget, power_base: watts of all boxes together, and of what draws beside them.   fault: one part that stops,
+     reported beside the plan.   flips: whether they are searched.   workspace: bytes kept free on every device
+     (assumed).   reserve: computes and itemises them instead.   shards: the form of the ledger, as in fit; how a step
+     reads weights is `weight_reads`.   engine: whose rules the layouts must keep, by registry name.   layout: fixed
+     fields, the rest is searched.
     """
 
     objective: Objective | None = None
@@ -70,6 +72,7 @@ class ServeOptions:
     power_base: Watts = NO_WATTS
     fault: Fault | None = None
     flips: Literal["search", "none"] = "search"
+    engine: str | None = None
     layout: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -308,7 +311,8 @@ def _with_devices(
     model: Model, system: System, layouts: Layouts, room: Ints, options: ServeOptions
 ) -> list[Broken | None]:
     """The first broken rule of each row; LAY002 for want of devices, LAY021 for want of power."""
-    found = first_broken(model, layouts, system.devices)
+    engine = () if options.engine is None else serving_rules(options.engine)
+    found = first_broken(model, layouts, system.devices, engine)
     wanted = int(options.layout.get("replicas", 1))
     unbounded = instances(instance_size(layouts), system.nodes, system.devices_per_node)
     for row in np.flatnonzero(room < wanted).tolist():

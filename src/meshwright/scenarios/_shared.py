@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.base.errors import JobError, LayoutError
+from meshwright.base.errors import EngineError, JobError, LayoutError
 from meshwright.base.result import Basis
 from meshwright.base.traced import cell
 from meshwright.base.units import Bytes, Tokens, Watts
@@ -193,7 +193,8 @@ def smaller_degree(model: Model, system: System, pp: int) -> str:
     return f"--layout tp={degrees[kept].max(initial=1)}"
 
 
-def rule_error(broken: Broken) -> LayoutError:
-    """The error for a layout that the user asked for and that breaks a rule."""
+def rule_error(broken: Broken) -> LayoutError | EngineError:
+    """The error for a layout that the user asked for and that breaks a rule, of any engine or of one."""
     fix = f"--layout {broken.nearest}" if broken.nearest else "no degree keeps this rule: leave it out of the layout"
-    return LayoutError(int(broken.code[3:]), broken.reason, fix)
+    cls = EngineError if broken.code.startswith(EngineError.prefix) else LayoutError
+    return cls(int(broken.code[3:]), broken.reason, fix)

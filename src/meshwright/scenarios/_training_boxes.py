@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from meshwright.base.errors import LayoutError
 from meshwright.layout.rules import keeps_all
+from meshwright.scenarios._training_engine import asked_rules
 from meshwright.scenarios._training_refusals import refused
 from meshwright.scenarios._training_space import chunks, training_space
 from meshwright.scenarios._training_table import capacity_bytes, training_table, whole_state
@@ -67,7 +68,7 @@ def boxes_in_time(model: Model, system: System, job: TrainJob, options: TrainOpt
     for nodes in range(begin, begin + _MOST_TRIED):
         larger = replace(system, nodes=nodes, fault_domains={})
         try:
-            space = training_space(model, larger, job, fixed)
+            space = training_space(model, larger, job, fixed, engine=asked_rules(job, options))
         except LayoutError:
             continue
         first = next(chunks(space, model, _FEW), None)
@@ -79,13 +80,14 @@ def boxes_in_time(model: Model, system: System, job: TrainJob, options: TrainOpt
 def _holds(model: Model, system: System, job: TrainJob, options: TrainOptions, recompute: str) -> bool:
     """Whether some layout fits; one that the user fixed and that has other devices does not."""
     fixed = {"micro_batch": 1, "recompute": recompute, **options.layout}
+    engine = asked_rules(job, options)
     try:
-        space = training_space(model, system, job, fixed)
-        space = space if space.size else training_space(model, system, job, fixed, "asked")
+        space = training_space(model, system, job, fixed, engine=engine)
+        space = space if space.size else training_space(model, system, job, fixed, "asked", engine)
     except LayoutError:
         return False
     for layouts in chunks(space, model):
         table = training_table(model, system, job, options, layouts)
-        if bool((table.fits & ~refused(model, job, layouts)).any()):
+        if bool((table.fits & ~refused(model, job, layouts, engine)).any()):
             return True
     return False

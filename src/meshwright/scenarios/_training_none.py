@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.base.errors import LayoutError
+from meshwright.base.errors import EngineError, LayoutError
 from meshwright.layout.layouts import Layouts
 from meshwright.layout.rules import first_broken
 from meshwright.scenarios._shared import rule_error
+from meshwright.scenarios._training_space import MESH
 from meshwright.search.candidates import divisors
 
 if TYPE_CHECKING:
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
     from meshwright.system.system import System
 
 
-def none_found(model: Model, system: System, job: TrainJob, space: Space, micro_batch: int | None) -> LayoutError:
+def none_found(
+    model: Model, system: System, job: TrainJob, space: Space, micro_batch: int | None
+) -> LayoutError | EngineError:
     """The rule that every mesh breaks (its own code), a micro-batch that no mesh takes (LAY033), or else LAY032.
 
     micro_batch: as fixed, None where it is free.
     """
     sharded = Layouts(columns={**space.meshes.columns, "sp": np.ones(len(space.meshes), dtype=np.bool_)})
-    broken = first_broken(model, sharded, system.devices)
+    engine = [rule for rule in space.engine if set(rule.reads) <= set(MESH)]
+    broken = first_broken(model, sharded, system.devices, engine)
     if broken and all(item is not None for item in broken):
         first = next(item for item in broken if item is not None)
         return rule_error(first)

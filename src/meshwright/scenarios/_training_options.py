@@ -43,8 +43,9 @@ class TrainOptions:
     cuts: `even` a flat buffer (DeepSpeed, Megatron), `strict` dim 0 of every tensor in chunks rounded up (FSDP2).
     price: of a device for an hour; host_memory, host_bandwidth: of a box; host_link: of a device to it; all in place
     of the system's.   objective: what ranks.   flips: whether the values at which another layout is best are searched
-    for.   keep: candidates shown.   finalists: of these, the first that are simulated.   layout: fixed fields, the
-    rest, and a schedule of None as one stage has it, is searched.
+    for.   engine: whose rules the layouts must keep, by registry name.   keep: candidates shown.   finalists: of these,
+    the first that are simulated.   layout: fixed fields, the rest, and a schedule of None as one stage has it, is
+    searched.
     """
 
     objective: TrainObjective = "date"
@@ -80,6 +81,7 @@ class TrainOptions:
     runs: int = 1000
     seed: int = 0
     flips: Literal["search", "none"] = "search"
+    engine: str | None = None
     basis: Literal["datasheet"] = "datasheet"
     keep: int = 20
     finalists: int = 3

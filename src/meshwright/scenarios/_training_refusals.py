@@ -14,21 +14,25 @@ from meshwright.base.result import Excluded
 from meshwright.cost.pipelines import takes
 from meshwright.layout.layouts import distinct
 from meshwright.layout.rules import first_broken, keeps_all
+from meshwright.scenarios._engine import engine_refusal
 from meshwright.scenarios._training_choices import has_pieces
 from meshwright.scenarios._training_space import micro_batches, takes_cp
 from meshwright.search.candidates import divisors
 from meshwright.workload.slots import Shape, read_schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.base.numbers import Bools
     from meshwright.job.train import TrainJob
     from meshwright.layout.layout import Layout
     from meshwright.layout.layouts import Layouts
+    from meshwright.layout.rules import Rule
     from meshwright.model.model import Model
     from meshwright.system.system import System
 
 
-def refused(model: Model, job: TrainJob, layouts: Layouts) -> Bools:
+def refused(model: Model, job: TrainJob, layouts: Layouts, engine: Sequence[Rule] = ()) -> Bools:
     """Where `refusal` finds a reason."""
     count = micro_batches(job, layouts)
     few, place = distinct(
@@ -42,16 +46,18 @@ def refused(model: Model, job: TrainJob, layouts: Layouts) -> Bools:
         is None
         for name, stages, pieces, batches in rows
     ]
-    kept = keeps_all(model, layouts) & takes_cp(job, layouts.degree("cp")) & (count > 0)
+    kept = keeps_all(model, layouts, engine) & takes_cp(job, layouts.degree("cp")) & (count > 0)
     return ~(kept & np.array(taken, dtype=np.bool_)[place])
 
 
-def refusal(model: Model, system: System, job: TrainJob, layouts: Layouts, row: int) -> Excluded | None:
-    """The first rule that a layout breaks: of its degrees, its micro-batches, its schedule."""
+def refusal(  # noqa: PLR0917 - the nouns, and which
+    model: Model, system: System, job: TrainJob, layouts: Layouts, row: int, engine: Sequence[Rule] = ()
+) -> Excluded | None:
+    """The first rule that a layout breaks: of an engine, of its degrees, its micro-batches, its schedule."""
     layout = layouts.row(row)
-    broken = first_broken(model, layouts.take([row]), system.devices)[0]
+    broken = first_broken(model, layouts.take([row]), system.devices, engine)[0]
     if broken is not None:
-        return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit="rule")
+        return engine_refusal(broken)
     if not takes_cp(job, layout.cp):
         reason = f"{job.sequence} positions are not two equal shards for each of cp={layout.cp} ranks"
         taken = [cp for cp in divisors(system.devices) if takes_cp(job, cp)]

@@ -11,12 +11,14 @@ from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.model_flops import trained_flops
 from meshwright.job.train import step_progress, step_tokens
 from meshwright.layout.layout import fields_of
+from meshwright.scenarios._training_engine import asked_rules
 from meshwright.scenarios._training_host import host_capacity_bytes, host_full
 from meshwright.scenarios._training_refusals import refusal
 from meshwright.scenarios._training_table import capacity_bytes
 
 if TYPE_CHECKING:
     from meshwright.job.train import TrainJob
+    from meshwright.layout.rules import Rule
     from meshwright.model.model import Model
     from meshwright.scenarios._training_options import TrainOptions
     from meshwright.scenarios._training_table import TrainingTable
@@ -30,16 +32,23 @@ def training_candidates(
     model: Model, system: System, job: TrainJob, options: TrainOptions, table: TrainingTable
 ) -> tuple[Candidate, ...]:
     """Every row of a table, in its order."""
-    return tuple(_candidate(model, system, job, options, table, row) for row in range(len(table)))
+    engine = asked_rules(job, options)
+    return tuple(_candidate(model, system, job, options, table, row, engine) for row in range(len(table)))
 
 
 def _candidate(  # noqa: PLR0917 - the nouns, and which
-    model: Model, system: System, job: TrainJob, options: TrainOptions, table: TrainingTable, row: int
+    model: Model,
+    system: System,
+    job: TrainJob,
+    options: TrainOptions,
+    table: TrainingTable,
+    row: int,
+    engine: tuple[Rule, ...],
 ) -> Candidate:
     layout = table.layouts.row(row)
     memory = _memory(system, options, table, row)
     measures = _measures(model, system, job, table, row)
-    refused = refusal(model, system, job, table.layouts, row)
+    refused = refusal(model, system, job, table.layouts, row, engine)
     late = not bool(table.on_time[row])
     fits = refused is None and bool(table.fits[row])
     excluded = refused or (None if fits else _left_out(system, memory))

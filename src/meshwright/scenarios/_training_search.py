@@ -29,6 +29,7 @@ from meshwright.scenarios._training_space import (
     layouts_of,
     offloading,
     sizes,
+    takes_offload,
     training_space,
 )
 from meshwright.scenarios._training_table import TrainingTable, training_table
@@ -106,14 +107,15 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
     was interrupted before the first.
     """
     best, seen = _NONE, _UNSEEN
-    spaces = (space, *(offloading(space, name) for name in offloads(system, options.layout)))
+    tried = offloads(system, options.layout)
+    spaces = (space, *(offloading(space, name) for name in tried if takes_offload(space, model, name)))
     total = sum(item.size for item in spaces)
     ends: list[Floats] = []
     for item in spaces:
         if seen.complete:
             best, seen = _searched(model, system, job, options, item, (best, seen), (progress, total, watch), ends)
     if seen.complete and not seen.evaluated:
-        asked = training_space(model, system, job, options.layout, "asked")
+        asked = training_space(model, system, job, options.layout, "asked", space.engine)
         best, seen = _searched(model, system, job, options, asked, (_NONE, _UNSEEN), (progress, asked.size, watch), [])
     if best.layouts is None or not len(best.layouts):
         if not seen.complete:
@@ -146,7 +148,9 @@ def _searched(  # noqa: PLR0917 - as above
             if layouts is not None:
                 table = training_table(model, system, job, options, layouts)
                 broken = (
-                    refused(model, job, layouts) if space.scope == "asked" else np.zeros(len(table), dtype=np.bool_)
+                    refused(model, job, layouts, space.engine)
+                    if space.scope == "asked"
+                    else np.zeros(len(table), dtype=np.bool_)
                 )
                 seen = _counted(seen, table, broken)
                 if watch is not None:
@@ -187,6 +191,7 @@ def _promising(  # noqa: PLR0917 - as above
     for number, whole in enumerate(group_tables(space, model)):
         groups = whole.take(np.flatnonzero(bound().in_time(known[number]))) if known else whole
         if not len(groups):
+            ends.extend([] if known else [np.zeros(0)])
             yield None, int(sizes(space, whole).sum())
             continue
         goals, soonest = least_goals(model, system, job, options, firsts(space, groups), space.lines)
@@ -194,18 +199,18 @@ def _promising(  # noqa: PLR0917 - as above
             ends.append(soonest)
         early = goals.likeliest()[:_EARLY]
         early = early[goals.take(early).within(bound())]
-        yield from ((layouts, 0) for layouts in layouts_of(space, groups.take(early)))
+        yield from ((layouts, 0) for layouts in layouts_of(space, model, groups.take(early)))
         open_ones = goals.within(bound())
         open_ones[early] = False
         rest = np.flatnonzero(open_ones)
         left.append((groups.take(rest), goals.take(rest)))
         yield None, int(sizes(space, whole).sum() - sizes(space, groups.take(np.union1d(early, rest))).sum())
     if left:
-        yield from _likeliest_first(space, left, bound)
+        yield from _likeliest_first(space, model, left, bound)
 
 
 def _likeliest_first(
-    space: Space, left: list[tuple[Groups, Goals]], bound: Callable[[], Goals]
+    space: Space, model: Model, left: list[tuple[Groups, Goals]], bound: Callable[[], Goals]
 ) -> Iterator[tuple[Layouts | None, int]]:
     groups = Groups(**{name: np.concatenate([getattr(one, name) for one, _ in left]) for name in ("mesh", "group")})
     goals = Goals(**{name: np.concatenate([getattr(one, name) for _, one in left]) for name in ("too_large", "goal")})
@@ -214,7 +219,7 @@ def _likeliest_first(
         part = rank[start : start + _AT_ONCE]
         near = part[goals.take(part).within(bound())]
         yield None, int(sizes(space, groups.take(part)).sum() - sizes(space, groups.take(near)).sum())
-        yield from ((layouts, 0) for layouts in layouts_of(space, groups.take(near)))
+        yield from ((layouts, 0) for layouts in layouts_of(space, model, groups.take(near)))
 
 
 def _is_tried(options: TrainOptions, layouts: Layouts) -> bool:

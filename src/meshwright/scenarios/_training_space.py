@@ -17,7 +17,7 @@ from meshwright.base.errors import LayoutError
 from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import Layouts, columns
-from meshwright.layout.rules import head_counts, keeps_all
+from meshwright.layout.rules import RULES, head_counts, keeps, keeps_all
 from meshwright.model.feed_forwards import Experts
 from meshwright.scenarios._training_choices import CHOICES, Agreed, KindOfMesh, Scope, agreed, choices, lines
 from meshwright.scenarios._training_host import check_offload
@@ -27,11 +27,14 @@ if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
     from meshwright.cost.pipelines import Line
     from meshwright.job.train import TrainJob
+    from meshwright.layout.rules import Rule
     from meshwright.model.model import Model
     from meshwright.system.system import System
 
 MESH: Final = ("tp", "cp", "pp", "dp_shard", "dp_replicate", "ep", "etp")
 ROWS: Final = 65_536
+_OF_ROWS: Final = frozenset({"schedule", "virtual_stages", "offload"})
+"""Fields in which the layouts of one group differ, or the spaces of a search."""
 _NO_FIELD: Final = frozenset({"attention", "replicas"})
 
 
@@ -41,6 +44,8 @@ class Space:
 
     meshes: a table, with the number of each one's kind in `kind`.   choices: a table of the other fields, of which
     `agreed` says what each kind takes.   lines: schedules with virtual stages that occur.   scope: which layouts.
+    engine: rules of one.   kept: of these, what every layout of the space keeps: all, or where layouts are asked about,
+    those that look at no fixed field.
     """
 
     meshes: Layouts
@@ -49,6 +54,8 @@ class Space:
     agreed: Agreed
     lines: tuple[Line, ...]
     scope: Scope
+    engine: tuple[Rule, ...] = ()
+    kept: tuple[Rule, ...] = ()
 
     @property
     def size(self) -> int:
@@ -73,8 +80,13 @@ class Groups:
         return Groups(mesh=self.mesh[rows], group=self.group[rows])
 
 
-def training_space(
-    model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any], scope: Scope = "launchable"
+def training_space(  # noqa: PLR0917 - the nouns, and what is asked of the layouts
+    model: Model,
+    system: System,
+    job: TrainJob,
+    fixed: Mapping[str, Any],
+    scope: Scope = "launchable",
+    engine: tuple[Rule, ...] = (),
 ) -> Space:
     """The space under the fixed fields, without offload where none is fixed: see `offloading`.
 
@@ -97,6 +109,8 @@ def training_space(
         agreed=agreed(table, [KindOfMesh(*kind) for kind in known], model.layers, job, fixed, scope),
         lines=line,
         scope=scope,
+        engine=engine,
+        kept=tuple(rule for rule in engine if scope == "launchable" or not fixed.keys() & {*rule.reads}),
     )
 
 
@@ -104,6 +118,13 @@ def offloading(space: Space, offload: str) -> Space:
     """The space with another offload throughout."""
     held = space.choices.changed({"offload": np.full(len(space.choices), offload, dtype=object)})
     return replace(space, choices=_numbered(held, CHOICES))
+
+
+def takes_offload(space: Space, model: Model, offload: str) -> bool:
+    """Whether the space's engine has an offload at all."""
+    own = [rule for rule in space.engine if set(rule.reads) == {"offload"}]
+    one = columns({"tp": np.ones(1, dtype=np.int64)}).changed({"offload": np.array([offload], dtype=object)})
+    return bool(keeps(model, one, own).all())
 
 
 def _numbered(table: Layouts, names: Sequence[str]) -> Layouts:
@@ -117,7 +138,9 @@ def group_tables(space: Space, model: Model, most: int = ROWS) -> Iterator[Group
     counts = space.agreed.kinds[space.kind + 1] - first
     for mesh, place in _dealt(counts, most):
         groups = Groups(mesh=mesh, group=first[mesh] + place)
-        yield groups if space.scope == "asked" else groups.take(keeps_all(model, firsts(space, groups)))
+        asked = [rule for rule in space.kept if not _OF_ROWS & set(rule.reads)]
+        asked += [] if space.scope == "asked" else RULES
+        yield groups.take(keeps(model, firsts(space, groups), asked)) if asked else groups
 
 
 def firsts(space: Space, groups: Groups) -> Layouts:
@@ -131,17 +154,21 @@ def sizes(space: Space, groups: Groups) -> Ints:
     return bounds[groups.group + 1] - bounds[groups.group]
 
 
-def layouts_of(space: Space, groups: Groups, most: int = ROWS) -> Iterator[Layouts]:
-    """All layouts of the groups, in tables of at most `most` rows."""
+def layouts_of(space: Space, model: Model, groups: Groups, most: int = ROWS) -> Iterator[Layouts]:
+    """All layouts of the groups that an engine takes, in tables of at most `most` rows."""
     first = space.agreed.groups[groups.group]
+    asked = [rule for rule in space.kept if _OF_ROWS & set(rule.reads)]
     for owner, place in _dealt(sizes(space, groups), most):
-        yield _joined(space, groups.mesh[owner], space.agreed.choices[first[owner] + place])
+        found = _joined(space, groups.mesh[owner], space.agreed.choices[first[owner] + place])
+        kept = found.take(np.flatnonzero(keeps(model, found, asked))) if asked else found
+        if len(kept):
+            yield kept
 
 
 def chunks(space: Space, model: Model, most: int = ROWS) -> Iterator[Layouts]:
     """The whole space in tables of at most `most` rows, in a fixed order."""
     for groups in group_tables(space, model, most):
-        yield from layouts_of(space, groups, most)
+        yield from layouts_of(space, model, groups, most)
 
 
 def _dealt(counts: Ints, most: int) -> Iterator[tuple[Ints, Ints]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from meshwright.base.errors import LayoutError, ScheduleError
+from meshwright.base.errors import EngineError, LayoutError, ScheduleError
 from meshwright.base.result import Basis
 from meshwright.scenarios._training_limits import binding_limit, limits_of
 from meshwright.scenarios._training_table import failures_per_s
@@ -72,11 +72,11 @@ def check_any_can_run(found: tuple[Candidate, ...]) -> None:
     fix = "leave fields out of --layout" if out.nearest is None else f"give {out.nearest}"
     if out.nearest is not None and not out.nearest.startswith("num_micro_batches"):
         fix = f"--layout {out.nearest}"
-    cls = ScheduleError if out.code.startswith("SCH") else LayoutError
+    cls = next(cls for cls in (ScheduleError, EngineError, LayoutError) if out.code.startswith(cls.prefix))
     raise cls(int(out.code[3:]), out.reason, fix)
 
 
-_RULES: Final = frozenset({"rule", "schedule"})
+_RULES: Final = frozenset({"rule", "schedule", "engine"})
 _STEP: Final = f"{Basis.FORMULA.value}: at the stated efficiency, or a lower bound at datasheet rates"
 _DATE: Final = f"{Basis.FORMULA.value}: from step times, first-order overhead and planned stops"
 _RENT: Final = f"{Basis.ASSUMED.value}: the stated price, over the planned time"

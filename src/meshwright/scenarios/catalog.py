@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from meshwright.base.errors import FileError, suggest
 from meshwright.base.result import Basis, Result, Source, Verdict
 from meshwright.cost.collectives import COLLECTIVES
+from meshwright.layout.engine_rules import code_of
 from meshwright.model.model import parameter_bytes, parameter_counts
 from meshwright.model.reader import CATALOG, read_model
 from meshwright.system.accelerator import ACCELERATORS, read_accelerator
@@ -144,8 +145,26 @@ def _engine(name: str) -> dict[str, Any]:
         "id": name,
         "name": item.name,
         "versions": item.versions,
-        "gpu_memory_utilization": item.gpu_memory_utilization,
-        "block_size": item.block_size,
+        "jobs": item.jobs,
+        "axes": {axis: held.flag for axis, held in item.axes.items()},
+        "choices": {axis: dict(held.values) for axis, held in item.axes.items() if held.values},
+        "rules": [
+            {
+                "id": place,
+                "code": code_of(rule),
+                "about": rule.about,
+                "axis": rule.axis,
+                "requires": rule.requires,
+                "message": rule.message,
+                "wording": "literal" if rule.literal else "paraphrase",
+                "source": rule.source,
+                "note": rule.note,
+            }
+            for place, rule in item.rules.items()
+        ],
+        "gpu_memory_utilization": None if item.memory is None else item.memory.utilization,
+        "block_size": None if item.memory is None else item.memory.block_size,
+        "pool": None if item.memory is None else item.memory.pool,
         "note": item.note,
         **_provenance(item.facts),
     }

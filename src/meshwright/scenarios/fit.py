@@ -18,10 +18,19 @@ from meshwright.job.serve import MOST_TOKENS, check_range
 from meshwright.layout.layout import Layout, checked_layout, fields_of
 from meshwright.layout.layouts import table
 from meshwright.layout.placement import instances
-from meshwright.layout.rules import first_broken
+from meshwright.layout.rules import first_broken, keeps_all
 from meshwright.model.model import parameter_bytes
 from meshwright.scenarios._by_length import by_length
-from meshwright.scenarios._engine import EngineOptions, engine_block, engine_exclusion, engine_notes
+from meshwright.scenarios._engine import (
+    FIT_LEFT_OUT,
+    EngineOptions,
+    engine_block,
+    engine_exclusion,
+    engine_notes,
+    engine_refusal,
+    for_engine,
+    serving_rules,
+)
 from meshwright.scenarios._resident import resident_ledger
 from meshwright.scenarios._shared import (
     NO_TOKENS,
@@ -38,12 +47,11 @@ from meshwright.scenarios._shared import (
     stated_model,
     stated_system,
 )
-from meshwright.system.engine import read_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from meshwright.base.result import Source
+    from meshwright.layout.rules import Rule
     from meshwright.model.model import Model
     from meshwright.system.system import System
 
@@ -55,7 +63,6 @@ COMPUTED_LEFT_OUT: Final = (
     "fragmentation, captured graphs and the device context: the computed reserve has no item for them",
     "page padding of more sessions than the stated ones in max_sessions and max_kv_tokens",
 )
-ENGINE_LEFT_OUT: Final = "rules of a serving engine: page sizes, kernels"
 
 _MOST_SESSIONS: Final = 10**6
 
@@ -91,23 +98,24 @@ def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Re
         raise JobError(1, f"{options.resident} sessions of {options.context} tokens", "give --sessions with --context")
     check_range("context", options.context, 0, MOST_TOKENS)
     check_resident(model, options.resident, options.context, options.workspace)
-    check_layout(model, system, layout)
+    refused = check_layout(model, system, layout, () if options.engine is None else serving_rules(options.engine.name))
     ledger, computed = fit_ledger(model, system, layout, options)
     memory = memory_row(ledger, 0, system, counted=options.context > 0) | reserve_row(computed, 0)
     memory |= _whole(model, system, layout, ledger, options.shards) | _engine(model, system, layout, options)
     memory |= by_length(model, system, layout, options, options.context)
-    refused = engine_exclusion(memory["engine"]) if "engine" in memory else None
+    if refused is None and "engine" in memory:
+        refused = engine_exclusion(memory["engine"])
     enough = memory["per_rank_bytes"] <= memory["capacity_bytes"]
     fits = enough and refused is None
     candidate = Candidate(
         id=layout.id,
         layout=fields_of(layout),
         fits=fits,
-        excluded=refused if enough else capacity_exclusion(memory, None),
+        excluded=refused if enough or (refused and refused.limit == "engine") else capacity_exclusion(memory, None),
         memory=memory,
         measures={},
     )
-    return Result(
+    result = Result(
         command="fit",
         verdict=_verdict(model, system, layout, options, memory, refused),
         inputs={
@@ -122,16 +130,12 @@ def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Re
         candidates=(candidate,),
         warnings=(*position_warning(model, options.context), *block_warning(model, layout)),
         notes=(*model.notes, *(engine_notes(model, memory["engine"]) if "engine" in memory else ())),
-        not_modelled=_left_out(options),
-        sources=(*sources_of(model, system), *_engine_sources(options)),
+        not_modelled=(*(STATED_LEFT_OUT if options.reserve is None else COMPUTED_LEFT_OUT), FIT_LEFT_OUT),
+        sources=sources_of(model, system),
         basis={"memory": Basis.FORMULA.value, **reserve_basis(computed, "memory")},
         body={"memory": memory},
     )
-
-
-def _left_out(options: FitOptions) -> tuple[str, ...]:
-    own = STATED_LEFT_OUT if options.reserve is None else COMPUTED_LEFT_OUT
-    return (*own, *(() if options.engine is not None else (ENGINE_LEFT_OUT,)))
+    return for_engine(result, None if options.engine is None else options.engine.name)
 
 
 def replica_layout(model: Model, tp: int, pp: int, ep: int) -> Layout:
@@ -145,17 +149,22 @@ def fit_ledger(model: Model, system: System, layout: Layout, options: FitOptions
     return resident_ledger(model, table([layout]), options, sessions, options.context, system.accelerator.memory)
 
 
-def check_layout(model: Model, system: System, layout: Layout) -> None:
-    """Raises LAY001 (a degree), the code of the first broken rule, or LAY002 when the system is too small."""
+def check_layout(model: Model, system: System, layout: Layout, engine: Sequence[Rule] = ()) -> Excluded | None:
+    """Why an engine refuses a layout that could be held, or None.
+
+    Raises LAY001 (a degree), the code of the first broken rule where it can not be held either, or LAY002 when the
+    system is too small.
+    """
     columns = table([checked_layout(layout)])
-    broken = first_broken(model, columns, system.devices)[0]
-    if broken is not None:
+    broken = first_broken(model, columns, system.devices, engine)[0]
+    if broken is not None and not keeps_all(model, columns)[0]:
         raise rule_error(broken)
     size = np.array([layout.world_size // layout.replicas])
     room = int(instances(size, system.nodes, system.devices_per_node)[0])
     if room < layout.replicas:
         cause = f"{layout.id} needs {layout.world_size} devices, and {system.name} has {system.devices}"
         raise LayoutError(2, cause, f"{smaller_degree(model, system, layout.pp)}, or more boxes (--on 'ID xN')")
+    return None if broken is None else engine_refusal(broken)
 
 
 def _engine(model: Model, system: System, layout: Layout, options: FitOptions) -> dict[str, Any]:
@@ -163,10 +172,6 @@ def _engine(model: Model, system: System, layout: Layout, options: FitOptions) -
     if options.engine is None:
         return {}
     return {"engine": engine_block(model, system, layout, options.engine, options.shards, options.context)}
-
-
-def _engine_sources(options: FitOptions) -> tuple[Source, ...]:
-    return () if options.engine is None else read_engine(options.engine.name).facts.sources
 
 
 def _whole(model: Model, system: System, layout: Layout, ledger: Ledger, shards: Shards) -> dict[str, Any]:
@@ -227,7 +232,8 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
     if memory["max_sessions"] is not None:
         room += f", {memory['max_sessions']} sessions"
     if refused is not None:
-        return Verdict(answer="no", text=f"{refused.reason} ({what})")
+        nearest = "" if refused.nearest is None else f"; the nearest that it takes: {refused.nearest}"
+        return Verdict(answer="no", text=f"{refused.reason} ({what}){nearest}")
     if memory["per_rank_bytes"] <= memory["capacity_bytes"]:
         return Verdict(answer="yes", text=f"{what} fits: {used}{room}")
     return Verdict(answer="no", text=f"{what} does not fit: {used}{room}")

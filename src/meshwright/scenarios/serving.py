@@ -19,6 +19,7 @@ from meshwright.cost.collectives import check_choice
 from meshwright.cost.money import finish_s, turns
 from meshwright.job.serve import ServeJob, checked, foreign
 from meshwright.model.model import Model
+from meshwright.scenarios._engine import PLAN_MEMORY, for_engine
 from meshwright.scenarios._serving_answers import (
     check_experts,
     common_fields,
@@ -57,18 +58,18 @@ EXPERTS_LEFT_OUT: Final = "skewed routing: tokens choose experts uniformly; one 
 def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOptions) -> Result:
     """The plan, under the job's discipline.
 
-    Raises JOB001, JOB002, JOB006 (job), JOB007 (experts), COL001, COL002 (algorithm), LAY002.. (rules), LAY012, LAY013
-    (space).
+    Raises JOB001, JOB002, JOB006 (job), JOB007 (experts), COL001, COL002 (algorithm), LAY002.. (rules), ENG001, ENG006,
+    ENG010.. (an engine's), LAY012, LAY013 (space).
     """
     job = checked(job)
     check_resident(model, job.sessions, job.last_position, options.workspace)
     check_choice(options.all_reduce)
     check_experts(model, options)
     if job.discipline == "continuous":
-        return plan_batches(model, system, job, options)
+        return for_engine(plan_batches(model, system, job, options), options.engine, PLAN_MEMORY)
     if options.prefill != "cached":
         raise foreign("prefill", "fifo", "takes contexts as cached when their sessions arrive")
-    return _plan_in_turn(model, system, job, options)
+    return for_engine(_plan_in_turn(model, system, job, options), options.engine, PLAN_MEMORY)
 
 
 def _plan_in_turn(model: Model, system: System, job: ServeJob, options: ServeOptions) -> Result:

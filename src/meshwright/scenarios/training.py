@@ -19,12 +19,14 @@ from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table as layouts_of
 from meshwright.model.model import Model
 from meshwright.scenarios import _training_simulated
+from meshwright.scenarios._engine import for_engine
 from meshwright.scenarios._initialisation import initialisation
 from meshwright.scenarios._shared import other_rates, position_warning, sources_of, stated_model, stated_system
 from meshwright.scenarios._training_around import surroundings, warnings_around
 from meshwright.scenarios._training_boxes import boxes_in_time, least_boxes
 from meshwright.scenarios._training_contenders import Shortlist
 from meshwright.scenarios._training_details import check_fitting, with_details
+from meshwright.scenarios._training_engine import asked_rules
 from meshwright.scenarios._training_fixed import check_fixed
 from meshwright.scenarios._training_flips import LEFT_OUT as FLIPS_LEFT_OUT
 from meshwright.scenarios._training_flips import training_flips, training_levers
@@ -86,7 +88,7 @@ def plan_train(
     check_fixed(model, options.layout)
     system = with_host(system, options)
     saving_of(model, system, job, options)  # refuses an interval that no save or no failure lets end
-    space = training_space(model, system, job, options.layout)
+    space = training_space(model, system, job, options.layout, engine=asked_rules(job, options))
     shortlist = Shortlist(
         evaluated=lambda layouts: training_table(model, system, job, options, layouts),
         capacity_bytes=capacity_bytes(system, options),
@@ -139,7 +141,7 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
     best = next((item for item in found if item.fits), None)
     row = system_row(model, system, job, options, seen, found, least_boxes)
     body = _body(model, system, job, options, row, best or found[0])
-    return Result(
+    result = Result(
         command="plan train",
         verdict=_of_search(_verdict(model, system, job, options, found, row), seen),
         inputs={
@@ -176,6 +178,7 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
         basis=TRAINING_BASIS,
         body=body,
     )
+    return for_engine(result, options.engine)
 
 
 def _alone(layout: Layout) -> Layouts:

@@ -37,7 +37,7 @@ from meshwright.scenarios.fit import FitOptions, fit, replica_layout
 @click.option("--context", default="0", show_default=True, help="Positions cached per session, as in 32K.")
 @click.option("--sessions", type=int, default=None, help="Sessions resident [1 with --context].")
 @workspace_option
-@click.option("--engine", default=None, help="Whose budget for KV is answered beside, as in vllm.")
+@click.option("--engine", default=None, help="Whose rules and whose pool for KV are asked, as in vllm.")
 @click.option("--gpu-memory-utilization", default=None, help="The engine's share of the device [its default].")
 @click.option("--engine-reserve", default=None, help="What it keeps beside weights and KV [computed, assumed].")
 @click.option("--block-size", type=int, default=None, help="Positions of the engine's KV block [its default].")

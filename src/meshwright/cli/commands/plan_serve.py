@@ -69,6 +69,7 @@ _JOB: Final = ("sessions", "context", "new_tokens", "on_time", "discipline", "tt
     metavar="PART=N,at=T,stall=T[,reconnect=T]",
     help="A part stops: card, node, or a domain.",
 )
+@click.option("--engine", default=None, help="Whose rules the layouts keep, as in vllm [those of all engines].")
 @click.option("--flips", type=click.Choice(["search", "none"]), default="search", show_default=True)
 @click.option("--basis", type=click.Choice(["datasheet"]), default="datasheet", show_default=True)
 @layout_option

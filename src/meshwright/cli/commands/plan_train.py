@@ -94,6 +94,7 @@ _TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve"
 @click.option("--objective", type=click.Choice(["date", "cost", "gpu-hours"]), default="date", show_default=True)
 @click.option("--keep", type=int, default=20, show_default=True, help="Candidates shown.")
 @click.option("--finalists", type=int, default=3, show_default=True, help="First candidates, simulated; 0 for none.")
+@click.option("--engine", default=None, help="Whose rules the layouts keep, as in megatron-core [those of all].")
 @click.option("--flips", type=click.Choice(["search", "none"]), default="search", show_default=True)
 @click.option("--basis", type=click.Choice(["datasheet"]), default="datasheet", show_default=True)
 @layout_option
