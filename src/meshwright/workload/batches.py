@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from meshwright.base.numbers import Ints, maximum, minimum
-
-Count: TypeAlias = int | Ints
+from meshwright.base.numbers import minimum
+from meshwright.workload.pairs import Count, summed_minima
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +33,7 @@ class Batch:
         Decode step j reads min(window, start + j + 1); a prompt reads itself and what its first row can still see.
         """
         if self.rows == 1:
-            return _sum_of_minima(self.start + 1, self.start + self.steps, window)
+            return summed_minima(self.start + 1, self.start + self.steps, window)
         before = self.start if window is None else minimum(self.start, window - 1)
         return (before + self.rows) * self.steps
 
@@ -43,7 +41,7 @@ class Batch:
         """(query, key) pairs of one session over all steps: a row sees itself and what is before it, in the window."""
         if self.rows == 1:
             return self.attended(window)
-        return _sum_of_minima(self.start + 1, self.start + self.rows, window) * self.steps
+        return summed_minima(self.start + 1, self.start + self.rows, window) * self.steps
 
 
 def decode(context: Count, steps: int, sessions: Count = 1) -> Batch:
@@ -58,12 +56,3 @@ def decode(context: Count, steps: int, sessions: Count = 1) -> Batch:
 def prefill(tokens: int) -> Batch:
     """One forward pass over a prompt of `tokens`, nothing cached before; causal."""
     return Batch(rows=tokens, steps=1, start=0)
-
-
-def _sum_of_minima(first: Count, last: Count, window: int | None) -> Count:
-    """Sum of min(window, n) for n from first to last: whole numbers or columns of them."""
-    if window is None:
-        return (first + last) * (last - first + 1) // 2
-    inside = maximum(minimum(last, window) - first + 1, 0)
-    below = (2 * first + inside - 1) * inside // 2
-    return below + window * (last - first + 1 - inside)
