@@ -87,6 +87,7 @@ _COUNTS: Final = (
     "x",
     "x M",
 )
+_BARE: Final = ("cards", "mm2")
 _NUMBER: Final = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PRODUCT: Final = re.compile(rf"\s*({_NUMBER}(?:\s*\*\s*{_NUMBER})*)\s*(.*?)\s*")
 _LIST: Final = re.compile(rf"\[{_NUMBER}(,\s*{_NUMBER})*\]|{_NUMBER}(,\s*{_NUMBER})+")
@@ -148,9 +149,10 @@ class Quantity:
         """As the command line takes it: a bare whole number as an int, everything else as text with its unit."""
         if not self.unit and self.number.denominator == 1:
             return int(self.number)
+        unit = "" if self.unit in _BARE else self.unit.removesuffix("/token")  # the name of the place says the rest
         whole = self.number.denominator == 1
         number = self.digits or (str(int(self.number)) if whole else repr(float(self.number)))
-        return f"{number} {self.unit}".strip()
+        return f"{number} {unit}".strip()
 
 
 Value = Quantity | tuple[Fraction, ...] | str | bool

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from meshwright.base.errors import JobError
 from meshwright.base.units import Bytes
+from meshwright.job.serve import check_range
 from meshwright.layout.layout import Layout
 from meshwright.layout.ownership import index_ranges
 from meshwright.model.tensors import Dim, Tensor
@@ -35,13 +35,12 @@ class ActivationShare:
 def sequence_parallel(rows: int, hidden: int, element_bytes: Bytes, tp: int) -> ActivationShare:
     """An activation [rows, hidden] between matrix products, in shards of rows over the tp group or whole on each rank.
 
-    The ownership table cuts it. rank_bytes is of the
-    fullest rank. Raises JOB133. Source: chapter "Supernodes", section 6.2.3; Korthikanti et al., 2022
-    (arXiv:2205.05198), section 4.2.2.
+    The ownership table cuts it. rank_bytes is of the fullest rank. Raises JOB001. Source: chapter "Supernodes", section
+    6.2.3; Korthikanti et al., 2022 (arXiv:2205.05198), section 4.2.2.
     """
-    if not (1 <= rows <= _MOST and 1 <= hidden <= _MOST and 1 <= tp <= _MOST_RANKS and 0 < element_bytes <= _MOST):
-        cause = f"[{rows}, {hidden}] of {element_bytes:g} B over {tp} ranks"
-        raise JobError(133, cause, f"give sizes of 1 to {_MOST}, and 1 to {_MOST_RANKS} ranks")
+    for name, size in {"rows": rows, "hidden": hidden, "element_bytes": element_bytes}.items():
+        check_range(name, size, 1, _MOST)
+    check_range("tp", tp, 1, _MOST_RANKS)
     tensor = Tensor(
         name="hidden", part="norms", dims=(Dim(role="positions", size=rows), Dim(role="hidden", size=hidden))
     )
