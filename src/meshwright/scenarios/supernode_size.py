@@ -99,6 +99,7 @@ class Setting:
 class OneSession:
     """A lone session of the whole instance: its step, and what is read, computed and exchanged in it."""
 
+    ranks: int
     read_bytes: float
     local_s: float
     exchange_s: float
@@ -132,7 +133,6 @@ class SizeRow:
     leaving_fraction: float
     times_first_sessions: float | None
     times_first_tokens: float | None
-    one_session: OneSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +150,7 @@ class SupernodeSizes:
     routed_experts_bytes: int
     exchanges: int
     rows: tuple[SizeRow, ...]
+    one_session: tuple[OneSession, ...]
     not_modelled: tuple[str, ...]
 
 
@@ -195,6 +196,7 @@ def supernode_size(  # noqa: PLR0917 - the nouns, sizes and the two bounds
         routed_experts_bytes=model.layers * model.experts * model.expert_bytes,
         exchanges=_EXCHANGES * model.layers,
         rows=rows,
+        one_session=tuple(_one_session(case, row) for row in range(len(sizes))),
         not_modelled=LEFT_OUT,
     )
 
@@ -307,7 +309,6 @@ def _rows(  # noqa: PLR0917 - the columns of a row
             leaving_fraction=float(case.leaving_fraction[row]),
             times_first_sessions=_times(sessions[row], sessions[0]),
             times_first_tokens=_times(speed[row], speed[0]),
-            one_session=_one_session(case, row),
         )
         for row in every.tolist()
     )
@@ -320,6 +321,7 @@ def _one_session(case: _Case, row: int) -> OneSession:
     local, exchange = case.local_s(1, 1, rows)[0], case.exchange_s(1, rows)[0]
     step = local + exchange
     return OneSession(
+        ranks=int(case.ranks[row]),
         read_bytes=float(read[0]) - case.model.read_state_bytes,
         local_s=float(local),
         exchange_s=float(exchange),

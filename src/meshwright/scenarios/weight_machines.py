@@ -20,12 +20,13 @@ LEFT_OUT: Final = ("batches: one user alone", "how component times come about: t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Components:
-    """Seconds of one token.
+    """A machine by the seconds of one token.
 
     paths: of weights and state, `separate` or one `shared` memory.   balance: of the stages, their mean over the
     longest.   layers, exchanges: of which each layer has so many.
     """
 
+    name: str
     paths: Literal["separate", "shared"]
     weights: Seconds
     state: Seconds
@@ -39,8 +40,9 @@ class Components:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneUser:
-    """work_s: storage and computation, over the balance.   bound: the longest component."""
+    """One machine. work_s: storage and computation, over the balance.   bound: the longest component."""
 
+    name: str
     weights_s: float
     work_s: float
     communication_s: float
@@ -49,14 +51,25 @@ class OneUser:
     step_s: float
     tokens_per_s: float
     bound: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneUserMachines:
+    """The machines in the order given."""
+
+    machines: tuple[OneUser, ...]
     not_modelled: tuple[str, ...]
 
 
-def one_user(times: Components) -> OneUser:
-    """A token of one user. Raises JOB133 (times and balance), JOB001 (counts).
+def one_user(machines: tuple[Components, ...]) -> OneUserMachines:
+    """A token of one user on every machine. Raises JOB133 (times and balance), JOB001 (counts).
 
     Source: chapter "Supernodes", section 6.7.4, equation 6-15, figures 6-54 and 6-55.
     """
+    return OneUserMachines(machines=tuple(_one_user(times) for times in machines), not_modelled=LEFT_OUT)
+
+
+def _one_user(times: Components) -> OneUser:
     given = (times.weights, times.state, times.products, times.communication, times.fixed)
     if min(given) < 0 or max(given[:3]) <= 0 or not 0 < times.balance <= 1:
         cause = "component times below zero, no work, or a balance that is no share"
@@ -69,6 +82,7 @@ def one_user(times: Components) -> OneUser:
     work = token_s(plain, times.balance, 0.0, 0.0)
     parts = {"storage and computation": work, "communication": times.communication, "fixed": times.fixed}
     return OneUser(
+        name=times.name,
         weights_s=times.weights,
         work_s=work,
         communication_s=times.communication,
@@ -77,7 +91,6 @@ def one_user(times: Components) -> OneUser:
         step_s=step,
         tokens_per_s=1 / step,
         bound=max(parts, key=lambda name: parts[name]),
-        not_modelled=LEFT_OUT,
     )
 
 

@@ -55,7 +55,7 @@ def test_most_of_the_gain_of_a_larger_supernode_is_room_for_sessions():
 
 def test_a_lone_session_is_no_faster_in_a_larger_supernode():
     """Rejected answer 20 of the chapter: a bigger supernode does not speed up one session."""
-    speeds = [row.one_session.tokens_per_s for row in sized(8, 16, 64, 256).rows]
+    speeds = [row.tokens_per_s for row in sized(8, 16, 64, 256).one_session]
     assert speeds == sorted(speeds, reverse=True)
     assert speeds[0] < 1.001 * speeds[-1]
 
@@ -184,15 +184,20 @@ def test_tables_hide_while_a_round_trip_is_within_a_block():
         run_study("table-placement", {"stores.reads_per_s": "0"})
 
 
+def machines(**change):
+    found = run_study("rom-machines", {f"machines.{name}": text for name, text in change.items()})
+    return found.body["answer"]["machines"]
+
+
 def test_reads_of_one_memory_add_up_and_of_two_do_not():
-    study = run_study("rom-machines", {}).body["answer"]
-    assert study["rom"]["bound"] == study["b200"]["bound"] == "communication"
-    together = run_study("rom-machines", {"rom.times.paths": "shared"}, ("rom",)).body["answer"]["rom"]
-    assert together["work_s"] - study["rom"]["work_s"] == pytest.approx(1.6181e-6 / 0.9)
+    rom, cards = machines()
+    assert rom["bound"] == cards["bound"] == "communication"
+    assert machines(paths="shared")[0]["work_s"] - rom["work_s"] == pytest.approx(1.6181e-6 / 0.9)
+    assert machines(paths="shared")[1] == cards
 
 
 def test_what_a_speed_leaves_is_what_a_machine_has_beside_work_and_communication():
-    found = run_study("rom-machines", {}, ("rom",)).body["answer"]["rom"]
+    found = machines()[0]
     assert unnamed_s(found["tokens_per_s"], found["work_s"], found["communication_s"]) == pytest.approx(10.0517e-6)
     with pytest.raises(UserError, match="JOB133"):
         unnamed_s(0.0, 1.0, 1.0)
@@ -201,7 +206,7 @@ def test_what_a_speed_leaves_is_what_a_machine_has_beside_work_and_communication
 @pytest.mark.parametrize("text", ["0%", "101%"])
 def test_a_balance_is_a_share_above_zero(text):
     with pytest.raises(UserError):
-        run_study("rom-machines", {"times.balance": text})
+        machines(balance=text)
 
 
 def test_memory_for_state_decides_how_many_sessions_there_are():
