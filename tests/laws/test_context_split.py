@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.base.errors import UserError
+from meshwright.model.mixers.told import ALL, Span
 from meshwright.workload.batches import decode, prefill
 from meshwright.workload.context_split import busiest_pairs, context_parts
 from meshwright.workload.pairs import Run, packed_pairs, positions_pairs
@@ -18,9 +19,14 @@ from meshwright.workload.softmax_merge import Partial, merged, mixed, partial
 
 SPLITS = st.sampled_from(["contiguous", "zigzag", "striped"])
 DOCUMENTS = st.lists(st.integers(1, 40), min_size=1, max_size=5)
-MASKS = st.one_of(
-    st.tuples(st.just("causal"), st.one_of(st.none(), st.integers(1, 50))), st.tuples(st.just("full"), st.none())
+SPANS = st.one_of(
+    st.just(ALL),
+    st.builds(Span, window=st.integers(1, 50)),
+    st.builds(Span, chunk=st.integers(1, 50)),
+    st.builds(Span, stride=st.integers(2, 5), top=st.one_of(st.none(), st.integers(1, 9))),
+    st.builds(Span, top=st.integers(1, 30)),
 )
+MASKS = st.one_of(st.tuples(st.just("causal"), SPANS), st.tuples(st.just("full"), st.just(ALL)))
 EMPTY = Partial(maxima=np.array([-np.inf]), sums=np.zeros(1), vectors=np.zeros((1, 3)))
 
 
@@ -28,32 +34,38 @@ def held(runs):
     return [run.first + run.step * place for run in runs for place in range(run.count)]
 
 
-def seen(documents, mask, window):
-    """Positions that each position sees, counted one by one."""
-    counts = []
-    for size in documents:
-        for place in range(size):
-            visible = range(size) if mask == "full" else range(place + 1)
-            counts.append(sum(1 for other in visible if window is None or place - other < window))
-    return counts
+def seen(documents, mask, span):
+    """Positions, or rows of state, that each position sees, counted one by one."""
+    return [size if mask == "full" else seen_by(place, span) for size in documents for place in range(size)]
+
+
+def seen_by(place, span):
+    visible = [
+        other
+        for other in range(place + 1)
+        if (span.window is None or place - other < span.window)
+        and (span.chunk is None or place // span.chunk == other // span.chunk)
+        and (other + 1) % span.stride == 0
+    ]
+    return len(visible) if span.top is None else min(len(visible), span.top)
 
 
 @given(SPLITS, DOCUMENTS, MASKS, st.data())
 def test_every_rank_scores_the_pairs_of_its_positions_and_all_together_score_all(split, documents, masked, data):
-    mask, window = masked
+    mask, span = masked
     tokens = sum(documents)
     parts = context_parts(split, tokens, data.draw(st.integers(1, tokens)))
     assert sorted(chain.from_iterable(map(held, parts))) == list(range(tokens))
-    by_hand = seen(documents, mask, window)
-    found = [positions_pairs(part, documents, mask, window) for part in parts]
+    by_hand = seen(documents, mask, span)
+    found = [positions_pairs(part, documents, mask, span) for part in parts]
     assert found == [sum(by_hand[place] for place in held(part)) for part in parts]
-    assert sum(found) == packed_pairs(documents, mask, window) == sum(by_hand)
-    assert max(found) == busiest_pairs(split, tuple(documents), len(parts), mask, window)
+    assert sum(found) == packed_pairs(documents, mask, span) == sum(by_hand)
+    assert max(found) == busiest_pairs(split, tuple(documents), len(parts), mask, span)
 
 
 @given(st.integers(1, 200), st.one_of(st.none(), st.integers(1, 200)))
 def test_one_document_has_the_pairs_of_a_prompt_and_of_its_decode_steps(tokens, window):
-    found = packed_pairs([tokens], "causal", window)
+    found = packed_pairs([tokens], "causal", Span(window=window))
     assert found == prefill(tokens).pairs(window) == decode(0, tokens).pairs(window)
 
 
@@ -95,7 +107,7 @@ def test_neighbours_are_out_of_balance_and_stripes_differ_by_their_offsets_alone
 )
 def test_pairs_of_what_is_no_sequence_are_refused(documents, mask, window, runs):
     with pytest.raises(UserError, match="JOB130"):
-        positions_pairs(runs, documents, mask, window)
+        positions_pairs(runs, documents, mask, Span(window=window))
 
 
 def test_more_ranks_than_positions_are_refused():

@@ -54,7 +54,7 @@ BY_SUFFIX = {
 
 COUNTS = {
     "devices": "device",
-    **dict.fromkeys(("elements", "hidden", "head_columns", "mfu", "pairs", "ports"), ""),
+    **dict.fromkeys(("elements", "hidden", "score_columns", "value_columns", "mfu", "pairs", "ports"), ""),
     **dict.fromkeys(("factor", "message_pieces", "pieces"), ""),
     **dict.fromkeys(("expected_max", "late_sigmas", "times", "sequences", "workers", "outage_sequences"), ""),
     **dict.fromkeys(("steps", "least_steps", "steps_at", "batch_tokens", "noise_tokens", "run_tokens"), ""),
@@ -178,6 +178,7 @@ TABLE_LEVEL = {
     "memory.serving_ledger": "Model and Layouts in, a Ledger out: held by the ledger law",
     "memory.cached_columns": "a Model and Layouts in",
     "memory.state_bytes_per_token": "a Model in",
+    "memory.state_row_bytes": "a Model and a state in",
     "memory.stored_columns": "a Model and Layouts in",
     "memory_even.sharded_cached": "a Model and Layouts in",
     "memory_even.sharded_ledger": "Model and Layouts in, a Ledger out: held by the ledger law",

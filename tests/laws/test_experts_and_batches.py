@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.model.mixers.told import Span
 from meshwright.workload.batches import Batch, decode, prefill
 from meshwright.workload.feed_forward import busiest_share, distinct_experts
 
@@ -99,6 +100,31 @@ def test_prompt_sums_equal_the_sum_over_rows(start, rows, steps, window):
     batch = Batch(rows=rows, steps=steps, start=start)
     assert batch.attended(window) == brute_attended(batch, window)
     assert batch.pairs(window) == brute_pairs(batch, window)
+
+
+SPANS = st.one_of(
+    st.builds(Span, window=WINDOWS, top=WINDOWS),
+    st.builds(Span, chunk=st.integers(1, 40)),
+    st.builds(Span, stride=st.integers(1, 9), top=WINDOWS),
+)
+
+
+def rows_shown(position: int, span: Span) -> set[int]:
+    """Rows of state that a token may read, before it chooses: the row of a stride is there once it is complete."""
+    if span.chunk is not None:
+        return {key for key in range(position + 1) if key // span.chunk == position // span.chunk}
+    return set(range((position + 1) // span.stride)) if span.stride > 1 else set(visible(position, span.window))
+
+
+@given(start=st.integers(0, 60), rows=st.integers(1, 40), steps=st.integers(1, 4), span=SPANS)
+def test_any_span_sums_as_row_by_row(start, rows, steps, span):
+    batch = Batch(rows=rows, steps=steps, start=start)
+    firsts = [start + (step if rows == 1 else 0) for step in range(steps)]
+    shown = [[rows_shown(first + row, span) for row in range(rows)] for first in firsts]
+    chosen = [[min(len(seen), span.top or len(seen)) for seen in step] for step in shown]
+    assert batch.pairs_seen(span) == sum(sum(step) for step in chosen)
+    read = [len(set().union(*step)) if rows > 1 else chosen[number][0] for number, step in enumerate(shown)]
+    assert batch.rows_read(span) == sum(read)
 
 
 @given(tokens=st.integers(1, 200))

@@ -36,8 +36,8 @@ def stage_state(model, layout, stage, sessions, tokens):
         mixer = model.kinds[model.kind_of_layer[layer]].mixer
         kept = tokens if mixer.window is None else min(tokens, mixer.window)
         rows = (Dim(role="samples", size=sessions), Dim(role="positions", size=kept))
-        for tensor in mixer.token_state():
-            yield replace(tensor, dims=(*rows, *tensor.dims))
+        for item in mixer.token_state():
+            yield replace(item, tensor=replace(item.tensor, dims=(*rows, *item.tensor.dims)))
 
 
 def bytes_by_rank(model, layout, stage, sessions, tokens):
@@ -48,9 +48,9 @@ def bytes_by_rank(model, layout, stage, sessions, tokens):
         held = held_by_rank(tensor, layout, "parameters", stage)
         stored = model.format_of(tensor).stored_bytes
         parameters += np.array([stored([len(part) for part in parts]) for parts in held])
-    for tensor in stage_state(model, layout, stage, sessions, tokens):
-        held = held_by_rank(tensor, layout, "kv_cache", stage)
-        cached += np.array([model.cached_bytes(tensor, [len(part) for part in parts]) for parts in held])
+    for state in stage_state(model, layout, stage, sessions, tokens):
+        held = held_by_rank(state.tensor, layout, "kv_cache", stage)
+        cached += np.array([model.cached_bytes(state, [len(part) for part in parts]) for parts in held])
     return parameters, cached
 
 

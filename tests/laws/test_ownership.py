@@ -64,7 +64,8 @@ def test_every_activation_and_cached_position_is_held_by_exactly_the_ranks_the_t
     samples, positions = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 9))
     rows = (Dim(role="samples", size=samples), Dim(role="positions", size=positions))
     made = [*activations(model, 0, samples, positions), logits(model, samples, positions)]
-    cached = [replace(item, dims=(*rows, *item.dims)) for item in model.kinds[0].mixer.token_state()]
+    state = [item.tensor for item in model.kinds[0].mixer.token_state()]
+    cached = [replace(item, dims=(*rows, *item.dims)) for item in state]
     for tensor, state in [*((item, "activations") for item in made), *((item, "kv_cache") for item in cached)]:
         where = placement(tensor, layout, state)
         assert (copies_of(tensor, layout, state) == where.copies).all(), (tensor, state, where)

@@ -46,7 +46,7 @@ def test_torch_counts_our_weights_and_all_pairs_of_attention(family, seed):
     model = read_config(config, "model")
     weights = sum(forward_flops(item, LENGTH) * item.count for item in operators(model) if item.weights)
     scored = [item for item in operators(model) if item.state]
-    pairs = sum(score_flops(item.scores.elements, LENGTH**2) * item.count for item in scored)
+    pairs = sum(score_flops(item.scores.elements, item.values.elements, LENGTH**2) * item.count for item in scored)
     seen = sum(forward_flops(item, LENGTH) * item.count for item in scored)
     forward, both = counted(config)
     assert forward == weights + pairs

@@ -113,7 +113,7 @@ def test_a_forward_pass_caches_what_the_config_says(family, seed):
     mixer = model.kinds[0].mixer
     if config.get("new_decoder_architecture"):
         mixer = replace(mixer, kv_heads=mixer.heads)
-    elements = TOKENS * sum(tensor.elements for tensor in mixer.token_state())
+    elements = TOKENS * sum(item.tensor.elements for item in mixer.token_state())
     assert cached(config, TOKENS) == [(elements, TOKENS)] * model.layers
 
 

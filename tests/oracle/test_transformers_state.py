@@ -35,7 +35,7 @@ def assert_caches_agree(config, tokens=TOKENS):
     mine, theirs = mixers(config), cached(config, tokens)
     assert len(mine) == len(theirs)
     for mixer, (elements, positions) in zip(mine, theirs, strict=True):
-        assert elements == positions * sum(tensor.elements for tensor in mixer.token_state()), config
+        assert elements == positions * sum(item.tensor.elements for item in mixer.token_state()), config
         # Theirs keeps what the next token looks back at, without itself.
         assert positions == (tokens if mixer.window is None else min(tokens, mixer.window - 1)), config
 

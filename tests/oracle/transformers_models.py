@@ -15,7 +15,7 @@ from transformers.utils import logging
 
 from meshwright.model.reader import CATALOG
 from meshwright.model.tensors import PARTS
-from tests.oracle import older_configs
+from tests.oracle import hybrid_configs, older_configs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,13 +46,24 @@ _PART_OF_NAME: Final = {
     r"layers\.\d+\.(input|post_attention|pre_feedforward|post_feedforward)_layernorm\.weight": "norms",
     r"layers\.\d+\.self_attn\.[qk]_norm\.weight": "norms",
     r"layers\.\d+\.self_attn\.([qkvo]|qkv)_proj\.(weight|bias)": "attention",
+    r"layers\.\d+\.self_attn\.(q_a|q_b|kv_b)_proj\.(weight|bias)": "attention",
+    r"layers\.\d+\.self_attn\.kv_a_proj_with_mqa\.(weight|bias)": "attention",
+    r"layers\.\d+\.self_attn\.(q_a|kv_a)_layernorm\.weight": "norms",
+    r"layers\.\d+\.self_attn\.indexer\.(wq_b|wk|weights_proj)\.weight": "attention",
+    r"layers\.\d+\.self_attn\.indexer\.k_norm\.(weight|bias)": "norms",
+    r"layers\.\d+\.self_attn\.(kv|o_a|o_b)_proj\.weight": "attention",
+    r"layers\.\d+\.self_attn\.(q_a|kv|compressor\.kv|compressor\.indexer\.kv)_norm\.weight": "norms",
+    r"layers\.\d+\.self_attn\.compressor\.(indexer\.)?((kv|gate|q_b)_proj\.weight|position_bias)": "attention",
+    r"layers\.\d+\.self_attn\.compressor\.indexer\.scorer\.weights_proj\.weight": "attention",
+    r"(layers\.\d+\.(attn|ffn)_hc|model\.hc_head)\.(hc_)?(fn|base|scale)": "other",
     r"layers\.\d+\.self_attn\.sinks": "attention",
     r"layers\.\d+\.mlp\.(gate|up|down|gate_up)_proj\.(weight|bias)": "feed_forward",
     r"layers\.\d+\.mlp\.gate\.weight": "router",
     r"layers\.\d+\.mlp\.router\.(weight|bias)": "router",
     r"layers\.\d+\.mlp\.experts\.(gate_up|down)_proj(_bias)?": "experts",
-    r"layers\.\d+\.mlp\.shared_experts\.(gate|up|down)_proj\.weight": "experts",
+    r"layers\.\d+\.mlp\.shared_experts\.(gate|up|down)_proj\.(weight|bias)": "experts",
     **older_configs.PART_OF_NAME,
+    **hybrid_configs.PART_OF_NAME,
 }
 
 # Class defaults divide these sizes, so that each field can be left out in turn.
@@ -119,11 +130,15 @@ FULL_CONFIGS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+_CLASS_OF: Final = {"kimi_k2": "deepseek_v3"}
+"""Model types that run as the class of another."""
+
+
 def config_of(config: Mapping[str, Any]) -> PreTrainedConfig:
     """The configuration class of a `model_type`, made from the other fields as `from_pretrained` makes it."""
     fields = deepcopy({key: value for key, value in config.items() if key != "model_type"})  # they complete it in place
     fields.setdefault("pad_token_id", None)  # a class default lies beyond a small vocabulary
-    return AutoConfig.for_model(config["model_type"], **fields)
+    return AutoConfig.for_model(_CLASS_OF.get(config["model_type"], config["model_type"]), **fields)
 
 
 def entries_with_class() -> list[str]:
@@ -147,6 +162,9 @@ def counts(model: PreTrainedModel) -> dict[str, int]:
     found = dict.fromkeys(PARTS, 0)
     for name, parameter in model.named_parameters():
         found[_part(name)] += parameter.numel()
+    if not found["router"]:  # what is called shared is a feed-forward where nothing is routed
+        found["feed_forward"] += found.pop("experts")
+        found["experts"] = 0
     return {"total": sum(found.values()), **found}
 
 

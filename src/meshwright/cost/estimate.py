@@ -21,12 +21,13 @@ from meshwright.layout.placement import boundaries_outside
 from meshwright.workload.attention import score_flops
 from meshwright.workload.feed_forward import expert_load
 from meshwright.workload.messages import Message, messages
-from meshwright.workload.operators import Operator, operators
+from meshwright.workload.operators import FormChoice, Operator, form_of, operators
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Bools, Floats, Ints
     from meshwright.job.expert_load import ExpertReads
     from meshwright.layout.layouts import Layouts
+    from meshwright.model.mixers.told import Recurrence
     from meshwright.model.model import Model
     from meshwright.model.tensors import Tensor
     from meshwright.system.system import System
@@ -43,24 +44,31 @@ class Assumptions:
     all_reduce: `auto`, `measured` or a registered algorithm.   all_reduce_s: seconds of one in every group, given in
     place of the algorithm's.   weight_reads: `strict` reads what the ownership table stores; `even` divides every
     weight by tp exactly (the chapter's form; the experts of the busiest ep group by etp), KV still by heads.
-    expert_reads: how many experts the rows of a step read.
+    expert_reads: how many experts the rows of a step read.   attention_form: of latent attention; `by_phase` absorbs in
+    decode steps and expands in prompts.
     """
 
     all_reduce: str = "auto"
     all_reduce_s: float | None = None
     weight_reads: WeightReads = "strict"
     expert_reads: ExpertReads = "expected"
+    attention_form: FormChoice = "by_phase"
     efficiency: Efficiency = DATASHEET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Work:
-    """Columns of one operator on the busiest rank, all its layers together, one step."""
+    """Columns of one operator on the busiest rank, all its layers together, one step.
+
+    state_bytes: cached state that it reads.   written_bytes: state of fixed size that it writes back; a new position is
+    not counted.
+    """
 
     operator: Operator
     flops: Floats
     weight_bytes: Floats
     state_bytes: Floats
+    written_bytes: Floats
     seconds: Floats
     compute_bound: Bools
 
@@ -86,7 +94,8 @@ def estimate_step(model: Model, system: System, layouts: Layouts, batch: Batch, 
     Source: chapter "Supernodes", equations 6-2 and 6-5.
     """
     own = _sessions(batch, layouts)
-    work = tuple(_work(model, system, layouts, batch, own, item, assumptions) for item in operators(model))
+    table = operators(model, form_of(batch, assumptions.attention_form))
+    work = tuple(_work(model, system, layouts, batch, own, item, assumptions) for item in table)
     local = named(_sum([item.seconds for item in work], len(layouts)), "local_s")
     exchanges = tuple(
         (item, _exchange(system, layouts, batch.rows * own, item, assumptions)) for item in messages(model)
@@ -126,20 +135,23 @@ def _work(  # noqa: PLR0917 - the four nouns and an operator
     operator: Operator,
     assumptions: Assumptions,
 ) -> Work:
+    weights = state = written = np.zeros(len(layouts))
     if operator.scores.dims:
         work, state = _attention_work(model, layouts, batch, own, operator)
-        weights = np.zeros(len(layouts))
+    elif operator.recurrence is not None:
+        work, state = _recurrent_work(model, layouts, batch, own, operator.recurrence)
+        written = state
     else:
         work, weights = _matrix_work(model, layouts, batch, own, operator, assumptions)
-        state = np.zeros(len(layouts))
     rate: Any = matrix_rate(model, system, operator) * assumptions.efficiency.matrix
     memory: Any = system.accelerator.memory_bandwidth * assumptions.efficiency.memory
-    moved = weights + state
+    moved = weights + state + written
     return Work(
         operator=operator,
         flops=work * operator.count,
         weight_bytes=weights * operator.count,
         state_bytes=state * operator.count,
+        written_bytes=written * operator.count,
         seconds=named(roofline_s(work, rate, moved, memory) * operator.count, f"{operator.name}_s"),
         compute_bound=np.asarray(compute_s(work, rate) > read_s(moved, memory)),
     )
@@ -150,8 +162,8 @@ def _matrix_work(  # noqa: PLR0917 - the four nouns and an operator
 ) -> tuple[Floats, Floats]:
     """FLOPs and weight bytes of one layer's product on the busiest rank, one step: a weight is read once a step."""
     tensor, even = operator.weights[0], assumptions.weight_reads == "even"
-    if operator.rows == "tokens":
-        rows: Any = own * (1.0 * (batch.sampled if operator.sampled else batch.rows))
+    if operator.rows != "routed":
+        rows: Any = own * _rows(batch, operator)
         if even:
             shards = layouts.degree("tp")
             return matmul_flops(tensor.elements / shards, rows), _whole_bytes(model, tensor) / shards
@@ -167,6 +179,13 @@ def _matrix_work(  # noqa: PLR0917 - the four nouns and an operator
     sizes = fullest_sizes(tensor, layouts, "gathered")[1:]  # of one expert
     stored = _column(model.format_of(tensor).stored_bytes(sizes), layouts)
     return matmul_flops(_column(product(sizes), layouts), visits), stored * visited
+
+
+def _rows(batch: Batch, operator: Operator) -> Any:
+    """Rows of one session that a matrix multiplies in a step."""
+    if operator.rows == "positions":
+        return batch.attended(None) / batch.steps
+    return 1.0 * (batch.sampled if operator.sampled else batch.rows)
 
 
 def _sessions(batch: Batch, layouts: Layouts) -> Ints:
@@ -192,12 +211,26 @@ def _attention_work(
     model: Model, layouts: Layouts, batch: Batch, own: Ints, operator: Operator
 ) -> tuple[Floats, Floats]:
     """FLOPs and state bytes of one layer's attention on a rank: its query heads over the positions they see."""
-    heads: Any = local_elements(operator.scores, layouts, "activations") * 1.0
-    pairs, positions = batch.pairs(operator.window), batch.attended(operator.window)
+    scored: Any = local_elements(operator.scores, layouts, "activations") * 1.0
+    mixed: Any = local_elements(operator.values, layouts, "activations") * 1.0
+    pairs, positions = batch.pairs_seen(operator.span), batch.rows_read(operator.span)
     cached = np.zeros(len(layouts))
-    for tensor in operator.state:
-        cached = cached + _column(model.cached_bytes(tensor, fullest_sizes(tensor, layouts, "kv_cache")), layouts)
-    return score_flops(heads, pairs / batch.steps * own), cached * (positions / batch.steps * own)
+    for item in operator.state:
+        sizes = fullest_sizes(item.tensor, layouts, "kv_cache")
+        cached = cached + _column(model.cached_bytes(item, sizes), layouts)
+    return score_flops(scored, mixed, pairs / batch.steps * own), cached * (positions / batch.steps * own)
+
+
+def _recurrent_work(
+    model: Model, layouts: Layouts, batch: Batch, own: Ints, recurrence: Recurrence
+) -> tuple[Floats, Floats]:
+    """FLOPs and state bytes of one layer's recurrence on a rank: every session's state is read, and written, once."""
+    columns: Any = local_elements(recurrence.work(batch.rows), layouts, "activations") * 1.0
+    state = np.zeros(len(layouts))
+    for item in recurrence.state:
+        held: Any = local_elements(item.tensor, layouts, "kv_cache")
+        state = state + _column(model.session_bytes(item, held), layouts)
+    return matmul_flops(columns, batch.rows * own), state * (1.0 * own)
 
 
 def matrix_rate(model: Model, system: System, operator: Operator) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from meshwright.base.numbers import maximum, minimum, where
+from meshwright.base.numbers import divide_up, maximum, minimum, where
 from meshwright.base.traced import named
 from meshwright.cost.stages import by_stages, stage_kinds
 from meshwright.layout.ownership import fullest_sizes, local_elements, local_samples, sample_ways
@@ -21,6 +21,7 @@ from meshwright.model.tensors import Dim
 if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
     from meshwright.layout.layouts import Layouts
+    from meshwright.model.mixers.told import PositionState
     from meshwright.model.tensors import Tensor
 
 _SOURCE: Final = 'chapter "Supernodes", equation 6-1'
@@ -91,9 +92,14 @@ def serving_ledger(
 
 
 def state_bytes_per_token(model: Model, kind: int) -> int:
-    """Bytes that one cached position adds to one layer of a kind, whole."""
+    """Bytes that one cached position adds to one layer of a kind, whole; its share of a row that stands for several."""
     state = model.kinds[kind].mixer.token_state()
-    return sum(int(model.cached_bytes(tensor, tensor.shape)) for tensor in state)
+    return sum(_share_of_row(state_row_bytes(model, item), item) for item in state)
+
+
+def state_row_bytes(model: Model, state: PositionState) -> int:
+    """Bytes of one cached row, whole."""
+    return int(model.cached_bytes(state, state.tensor.shape))
 
 
 def cached_columns(model: Model, layouts: Layouts, positions: int) -> Ints:
@@ -136,32 +142,45 @@ def _per_kind(model: Model, layouts: Layouts, tokens: int | Ints) -> tuple[Ints,
     weights: list[Ints] = []
     session: list[Ints] = []
     token: list[Ints] = []
-    for kind, block in enumerate(model.kinds):
-        window = block.mixer.window
-        kept = tokens if window is None else minimum(tokens, window)
+    for kind in range(len(model.kinds)):
         stored = stored_columns(model, block_weights(model, kind), layouts)
-        state = _state_bytes(model, kind, layouts, kept) + _fixed_bytes(model, kind, layouts)
+        state = _state_bytes(model, kind, layouts, tokens) + _fixed_bytes(model, kind, layouts)
         weights.append(named(stored, f"weights_of_layer_kind_{kind}_bytes"))
         session.append(named(state, f"session_in_layer_kind_{kind}_bytes"))
-        token.append(named(_state_bytes(model, kind, layouts, 1), f"token_in_layer_kind_{kind}_bytes"))
+        token.append(named(_position_bytes(model, kind, layouts), f"token_in_layer_kind_{kind}_bytes"))
     return np.stack(weights, axis=1), np.stack(session, axis=1), np.stack(token, axis=1)
 
 
 def _state_bytes(model: Model, kind: int, layouts: Layouts, positions: Any) -> Ints:
-    """Bytes that `positions` cached positions of one session add to a layer, on the fullest rank."""
-    kept = Dim(role="positions", size=positions)
+    """Bytes that a session of so many cached positions keeps of them in a layer, on the fullest rank."""
     total = np.zeros(len(layouts), dtype=np.int64)
-    for tensor in model.kinds[kind].mixer.token_state():
-        held = replace(tensor, dims=(kept, *tensor.dims))
-        total = total + model.cached_bytes(held, fullest_sizes(held, layouts, "kv_cache"))
+    for item in model.kinds[kind].mixer.token_state():
+        total = total + _rows_bytes(model, item, layouts, item.span.kept(positions))
     return total
+
+
+def _position_bytes(model: Model, kind: int, layouts: Layouts) -> Ints:
+    """Bytes of one more position in windows not yet full; its share of a row that stands for several, rounded up."""
+    total = np.zeros(len(layouts), dtype=np.int64)
+    for item in model.kinds[kind].mixer.token_state():
+        total = total + _share_of_row(_rows_bytes(model, item, layouts, 1), item)
+    return total
+
+
+def _share_of_row(row_bytes: Any, state: PositionState) -> Any:
+    return divide_up(row_bytes, state.span.stride) if state.span.stride > 1 else row_bytes
+
+
+def _rows_bytes(model: Model, state: PositionState, layouts: Layouts, rows: Any) -> Any:
+    held = replace(state.tensor, dims=(Dim(role="positions", size=rows), *state.tensor.dims))
+    return model.cached_bytes(state, fullest_sizes(held, layouts, "kv_cache"))
 
 
 def _fixed_bytes(model: Model, kind: int, layouts: Layouts) -> Ints:
     """Bytes of state that a session keeps in a layer whatever its length, on the fullest rank."""
     total = np.zeros(len(layouts), dtype=np.int64)
-    for tensor in model.kinds[kind].mixer.session_state():
-        total = total + local_elements(tensor, layouts, "kv_cache") * model.kv.bits // 8
+    for item in model.kinds[kind].mixer.session_state():
+        total = total + model.session_bytes(item, local_elements(item.tensor, layouts, "kv_cache"))
     return total
 
 

@@ -142,8 +142,11 @@ def forward_flops(operator: Operator, sequence: N) -> N:
         share = operator.top_k / operator.experts if operator.rows == "routed" else 1
         elements: Any = operator.weights[0].elements
         return matmul_flops(elements, rows * share)
-    columns: Any = operator.scores.elements
-    return score_flops(columns, _visible_pairs(operator, sequence))
+    if operator.recurrence is not None:
+        turned: Any = operator.recurrence.chunked.elements
+        return matmul_flops(turned, rows)
+    scored: Any = operator.scores.elements
+    return score_flops(scored, operator.values.elements, _visible_pairs(operator, sequence))
 
 
 def active_parameters(model: Model) -> int:
@@ -163,7 +166,7 @@ def _weight_flops(model: Model, rows: Any, convention: Convention) -> Any:
     if convention.blocks == "products":
         found: Any = 0
         for item in operators(model):
-            if item.weights:
+            if item.weights or item.recurrence is not None:
                 passes = PASSES if item.kind is None else convention.block_passes
                 found = found + forward_flops(item, rows) * item.count * passes
         return found
@@ -177,13 +180,14 @@ def _attention_flops(model: Model, operator: Operator, sequence: Any, convention
     """Forward FLOPs of QK^T and PV of all layers of an operator over one sequence; zero for any other operator."""
     if not operator.state:
         return 0
-    columns = operator.scores.elements if convention.width == "query" else model.hidden
-    return score_flops(columns, _PAIRS[convention.pairs](operator, sequence)) * operator.count
+    sides: Any = (operator.scores.elements, operator.values.elements)
+    scored, mixed = sides if convention.width == "query" else (model.hidden, model.hidden)
+    return score_flops(scored, mixed, _PAIRS[convention.pairs](operator, sequence)) * operator.count
 
 
 def _visible_pairs(operator: Operator, sequence: Any) -> Any:
     """Token j of a sequence sees what a step sees that decodes it: itself and what is before it, in the window."""
-    return 1.0 * decode(0, sequence).pairs(operator.window)
+    return 1.0 * decode(0, sequence).pairs_seen(operator.span)
 
 
 def _without_input(model: Model) -> int:

@@ -136,7 +136,7 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
     efficiency: float | None,
 ) -> list[_Run]:
     """Of an operator, then of the adapters of its matrix; beside adapters the matrix itself is frozen."""
-    scored = bool(operator.scores.dims)
+    scored = not operator.weights
     ways = [operator]
     if not scored:
         ways += [replace(operator, weights=(half,)) for half in adapters(operator.weights[0], recipe)]
@@ -156,11 +156,15 @@ def operator_flops(layouts: Layouts, sequence: int, operator: Operator) -> Float
     """
     rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
     if operator.scores.dims:
-        heads: Any = local_elements(operator.scores, layouts, "activations") * 1.0
-        pairs: Any = layouts.degree("micro_batch") * (1.0 * prefill(sequence).pairs(operator.window))
-        return score_flops(heads, pairs / layouts.degree("cp"))
+        scored: Any = local_elements(operator.scores, layouts, "activations") * 1.0
+        mixed: Any = local_elements(operator.values, layouts, "activations") * 1.0
+        pairs: Any = layouts.degree("micro_batch") * (1.0 * prefill(sequence).pairs_seen(operator.span))
+        return score_flops(scored, mixed, pairs / layouts.degree("cp"))
+    if operator.recurrence is not None:
+        turned: Any = local_elements(operator.recurrence.chunked, layouts, "activations") * 1.0
+        return matmul_flops(turned, rows)
     sizes: Any = fullest_sizes(operator.weights[0], layouts, "gathered")
-    if operator.rows == "tokens":
+    if operator.rows != "routed":
         return matmul_flops(product(sizes) * np.ones(len(layouts)), rows)
     visits = rows * operator.top_k * layouts.degree("etp") / layouts.degree("tp")
     return matmul_flops(product(sizes[1:]) * np.ones(len(layouts)), visits)
@@ -185,7 +189,7 @@ def _seconds(  # noqa: PLR0917 - the nouns and an operator
         return compute_s(flops, rate * efficiency)
     if recipe.compute == "fp8" and not any(in_fp8(item, recipe) for item in operator.weights):
         rate = system.accelerator.peak_for(_PLAIN)[1]
-    if operator.scores.dims:
+    if not operator.weights:
         return compute_s(flops, rate)
     held: Any = product(fullest_sizes(operator.weights[0], layouts, "gathered")) * np.ones(len(layouts))
     memory: Any = system.accelerator.memory_bandwidth

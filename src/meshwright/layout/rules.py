@@ -130,12 +130,13 @@ def _undivided(degree: int, sizes: Iterable[int]) -> int:
     return next(size for size in sizes if size % degree)
 
 
-def _heads(model: Model) -> list[int]:
-    return sorted({block.mixer.heads for block in model.kinds})
+def head_counts(model: Model) -> list[int]:
+    """Counts of heads that tp must divide, over all kinds of blocks, each once, in order."""
+    return sorted({count for block in model.kinds for count in block.mixer.head_counts})
 
 
 def _kv_heads(model: Model) -> list[int]:
-    return sorted({block.mixer.kv_heads for block in model.kinds})
+    return sorted({count for block in model.kinds for count in block.mixer.kv_head_counts})
 
 
 def _dense_widths(model: Model) -> list[int]:
@@ -208,8 +209,10 @@ RULES: Final = (
     Rule(
         code="LAY003",
         axis="tp",
-        keeps=lambda model, layouts: _divides(layouts.degree("tp"), _heads(model)),
-        sentence=lambda model, row: f"tp={row.tp} does not divide {_undivided(row.tp, _heads(model))} attention heads",
+        keeps=lambda model, layouts: _divides(layouts.degree("tp"), head_counts(model)),
+        sentence=lambda model, row: (
+            f"tp={row.tp} does not divide {_undivided(row.tp, head_counts(model))} attention heads"
+        ),
     ),
     Rule(code="LAY004", axis="tp", keeps=_kv_kept, sentence=_kv_sentence),
     Rule(

@@ -36,9 +36,8 @@ def checked_model(model: Model, what: str) -> Model:
         raise ModelError(12, f"{what}: {model.layers} layers", f"give 1 to {MOST_LAYERS}")
     for group in model.groups:
         mixer, layer = group.block.mixer, group.block.feed_forward
-        if mixer.heads % mixer.kv_heads:
-            cause = f"{what}: kv_heads={mixer.kv_heads} does not divide heads={mixer.heads}"
-            raise ModelError(7, cause, "every KV head serves the same number of query heads")
+        if mixer.mismatch():
+            raise ModelError(7, f"{what}: {mixer.mismatch()}", "every KV head serves the same number of query heads")
         if isinstance(layer, Experts) and layer.top_k > layer.experts:
             cause = f"{what}: top_k={layer.top_k} is more than the {layer.experts} experts"
             raise ModelError(10, cause, f"give top_k <= {layer.experts}")

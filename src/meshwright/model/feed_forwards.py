@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
+from meshwright.base.errors import ModelError
 from meshwright.model.tensors import Dim, Part, Tensor
 
 
@@ -34,6 +35,8 @@ class Experts:
 
     shared_gate: a learned weight of the shared expert's output, counted with the router.   bias: on the matrices of
     the experts.   router_bias: on the router.   router_fp32: its matrix is stored in fp32, whatever the plain format.
+    latent: columns that the routed experts work in, None for the model's width; another one brings a matrix into that
+    space and one out of it, which every token passes once.   latent_bias: on these two.
     """
 
     experts: int
@@ -45,6 +48,8 @@ class Experts:
     bias: bool = False
     router_bias: bool = False
     router_fp32: bool = False
+    latent: int | None = None
+    latent_bias: bool = False
 
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
         """Router [experts, in], expert matrices [experts, out, in], and the shared expert with its gate [1, in].
@@ -55,7 +60,8 @@ class Experts:
         count = Dim(role="experts", size=self.experts)
         width = Dim(role="expert_intermediate", size=self.intermediate)
         routes = Dim(role="routes", size=self.experts)
-        shapes = _projections(width, plain, gated=self.gated)
+        inner = plain if self.latent is None else Dim(role="hidden", size=self.latent)
+        shapes = _projections(width, inner, gated=self.gated)
         dims = (routes, plain)
         found = [Tensor(name="mlp.gate.weight", part="router", dims=dims, quantized=True, fp32=self.router_fp32)]
         found += [
@@ -69,6 +75,7 @@ class Experts:
                 Tensor(name=f"mlp.experts.{key}.bias", part="experts", dims=(count, dims[0]))
                 for key, dims in shapes.items()
             ]
+        found += self._latent_weights(plain, inner)
         if self.shared is not None:
             found += self.shared.weights(hidden, "mlp.shared_expert", "experts")
         if self.shared_gate:
@@ -76,8 +83,63 @@ class Experts:
             found.append(Tensor(name="mlp.shared_expert_gate.weight", part="router", dims=gate_dims, quantized=True))
         return tuple(found)
 
+    def _latent_weights(self, plain: Dim, inner: Dim) -> list[Tensor]:
+        """[latent, in] and [in, latent], kept whole on every rank; none where the experts work in the model's width."""
+        if self.latent is None:
+            return []
+        shapes = {"fc1_latent_proj": (inner, plain), "fc2_latent_proj": (plain, inner)}
+        found = [
+            Tensor(name=f"mlp.{key}.weight", part="experts", dims=dims, quantized=True) for key, dims in shapes.items()
+        ]
+        if self.latent_bias:
+            found += [Tensor(name=f"mlp.{key}.bias", part="experts", dims=dims[:1]) for key, dims in shapes.items()]
+        return found
 
-FeedForward: TypeAlias = Dense | Experts
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoFeedForward:
+    """A block without a feed-forward: no weights, no norm of its own."""
+
+    no_feed_forward: Literal[True] = True
+
+    def weights(self, hidden: int) -> tuple[Tensor, ...]:
+        """None."""
+        del hidden
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear:
+    """One matrix of the model's width in a feed-forward's place, held whole on every rank.
+
+    linear_bias: whether it has a bias. Source: the configs of Puzzle models (`replace_with_linear`; arXiv 2411.19146,
+    section 2).
+    """
+
+    linear_bias: bool
+
+    def weights(self, hidden: int) -> tuple[Tensor, ...]:
+        """[hidden, hidden], and its bias."""
+        plain = Dim(role="hidden", size=hidden)
+        found = (Tensor(name="mlp.linear_mlp.weight", part="feed_forward", dims=(plain, plain), quantized=True),)
+        return (
+            (*found, Tensor(name="mlp.linear_mlp.bias", part="feed_forward", dims=(plain,)))
+            if self.linear_bias
+            else found
+        )
+
+
+FeedForward: TypeAlias = Dense | Experts | NoFeedForward | Linear
+
+
+def usual_feed_forward(layer: FeedForward, question: str) -> Dense | Experts:
+    """The layer, where it is dense or a mixture in the model's width. Raises MOD040 otherwise."""
+    if isinstance(layer, Dense) or (isinstance(layer, Experts) and layer.latent is None):
+        return layer
+    named = "experts in a latent space"
+    if not isinstance(layer, Experts):
+        named = "a block without a feed-forward" if isinstance(layer, NoFeedForward) else "one matrix in its place"
+    raise ModelError(40, f"{question} of {named} are not modelled", "choose another model")
 
 
 def _projections(width: Dim, plain: Dim, *, gated: bool) -> dict[str, tuple[Dim, Dim]]:

@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meshwright.base.numbers import Ints
+    from meshwright.model.mixers.told import PositionState, SessionState
 
 USUALLY_QUANTIZED: Final[tuple[Part, ...]] = ("attention", "feed_forward", "experts")
 
 Norm: TypeAlias = Literal["rms", "layer", "layer_without_bias", "layer_without_weights"]
 """RMSNorm (a weight), LayerNorm (a weight and a bias), and LayerNorm without its bias or without both."""
 
-PositionKind: TypeAlias = Literal["rotary", "learned", "alibi"]
-"""How tokens know their places: only learned positions have parameters (`Ends.position_rows`)."""
+PositionKind: TypeAlias = Literal["rotary", "learned", "alibi", "none"]
+"""How tokens know their places: only learned positions have parameters (`Ends.position_rows`). "none": by the order in
+which recurrent mixers read them alone."""
 
 _SUFFIXES: Final[dict[Norm, tuple[str, ...]]] = {
     "rms": ("weight",),
@@ -95,7 +97,9 @@ class Model:
 
     weights: format of the matrices of `quantized_parts`.   plain: format of everything else, and of activations.
     kv: format of the cached keys and values.   max_positions: longest context the config claims, None when unknown.
-    norm: of blocks and ends alike.
+    norm: of blocks and ends alike.   streams: copies of the residual that blocks read and write by learned weights
+    (hyper-connections); 1 is the plain residual.   expert_weights: format of the matrices of routed experts, None for
+    `weights`.   plain_modules: of a quantized part, the modules (`mlp.shared_expert`) that are stored plain.
     """
 
     name: str
@@ -107,10 +111,13 @@ class Model:
     norm: Norm = "rms"
     position_kind: PositionKind = "rotary"
     ends: Ends = Ends()
+    streams: int = 1
     max_positions: int | None
     rope: Rope | None = None
     weights: Format = BF16
     quantized_parts: tuple[Part, ...] = USUALLY_QUANTIZED
+    expert_weights: Format | None = None
+    plain_modules: tuple[str, ...] = ()
     plain: Format = BF16
     kv: Format = BF16
     apart: tuple[Apart, ...] = ()
@@ -141,19 +148,27 @@ class Model:
 
     def format_of(self, tensor: Tensor) -> Format:
         """The format a weight is stored in."""
-        if tensor.quantized and tensor.part in self.quantized_parts:
-            return self.weights
+        if tensor.quantized and tensor.part in self.quantized_parts and not self._kept_plain(tensor):
+            routed = tensor.dims[0].role == "experts"
+            return self.expert_weights if routed and self.expert_weights is not None else self.weights
         return FP32 if tensor.fp32 else self.plain
 
-    def cached_bytes(self, tensor: Tensor, sizes: Sequence[int | Ints]) -> int | Ints:
+    def _kept_plain(self, tensor: Tensor) -> bool:
+        return any(tensor.name.startswith(f"{module}.") for module in self.plain_modules)
+
+    def cached_bytes(self, state: PositionState, sizes: Sequence[int | Ints]) -> int | Ints:
         """Bytes of a piece of per-position state with these dims; a scale of the format is for one head of a position.
 
         State that has no heads is one row a position.
         """
         *outer, width = sizes
-        grain = tensor.dims[-1].grain
+        grain = state.tensor.dims[-1].grain
         rows = (width // grain, grain) if grain > 1 else (1, width)
-        return self.kv.stored_bytes((*outer, *rows))
+        return (state.format or self.kv).stored_bytes((*outer, *rows))
+
+    def session_bytes(self, state: SessionState, elements: int | Ints) -> int | Ints:
+        """Bytes of so many elements of a state of fixed size."""
+        return elements * (state.format or self.plain).bits // 8
 
 
 def group_blocks(blocks: list[Block]) -> tuple[BlockGroup, ...]:
@@ -174,7 +189,13 @@ def block_weights(model: Model, kind: int) -> tuple[Tensor, ...]:
     """The weights of one block of a kind."""
     block = model.kinds[kind]
     norms = chain.from_iterable(_norm(name, model) for name in block.norms)
-    return (*block.mixer.weights(model.hidden), *block.feed_forward.weights(model.hidden), *norms)
+    return (
+        *block.mixer.weights(model.hidden),
+        *block.feed_forward.weights(model.hidden),
+        *norms,
+        *_stream_weights("attn_hc", model),
+        *_stream_weights("ffn_hc", model),
+    )
 
 
 @cache
@@ -204,7 +225,7 @@ def last_weights(model: Model) -> tuple[Tensor, ...]:
     dims = _vocabulary(model)
     head = Tensor(name="lm_head.weight", part="head", dims=dims, quantized=not model.tied, alias=alias)
     final = _norm("norm", model) if model.ends.final_norm else ()
-    return (*final, *_projection("project_out", model), head)
+    return (*_last_stream_weights(model), *final, *_projection("project_out", model), head)
 
 
 def parameter_counts(model: Model) -> dict[str, int]:
@@ -262,6 +283,27 @@ def _projection(name: str, model: Model) -> tuple[Tensor, ...]:
     narrow, wide = Dim(role="hidden", size=_embedding_width(model)), Dim(role="hidden", size=model.hidden)
     dims = (wide, narrow) if name == "project_in" else (narrow, wide)
     return (Tensor(name=f"{name}.weight", part="other", dims=dims),)
+
+
+def _stream_weights(name: str, model: Model) -> tuple[Tensor, ...]:
+    """What reads one row out of the streams, spreads a result over them, and mixes them; none without streams.
+
+    fn [(2 + n) n, n hidden], base and scale in fp32, on every rank. Source: Xie et al., "mHC" (arXiv 2512.24880), as
+    transformers 5.24 builds it, DeepseekV4HyperConnection.
+    """
+    count = model.streams
+    return _streamed(name, model, rows=(2 + count) * count, scales=3) if count > 1 else ()
+
+
+def _last_stream_weights(model: Model) -> tuple[Tensor, ...]:
+    """What reads the last row out of the streams. Source: transformers 5.24, DeepseekV4HyperHead."""
+    return _streamed("hc_head", model, rows=model.streams, scales=1) if model.streams > 1 else ()
+
+
+def _streamed(name: str, model: Model, *, rows: int, scales: int) -> tuple[Tensor, ...]:
+    out, read = Dim(role="table_rows", size=rows), Dim(role="hidden", size=model.streams * model.hidden)
+    shapes = {"fn": (out, read), "base": (out,), "scale": (Dim(role="table_rows", size=scales),)}
+    return tuple(Tensor(name=f"{name}.{key}", part="other", dims=dims, fp32=True) for key, dims in shapes.items())
 
 
 def _norm(name: str, model: Model) -> tuple[Tensor, ...]:

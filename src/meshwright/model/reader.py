@@ -107,6 +107,7 @@ def _read_decoder(
     if not isinstance(family, str):
         cause = "the config has no model_type" if family is None else f"model_type is {shown(family)}"
         raise ModelError(3, cause, f"add one of: {', '.join(known)}")
+    family = family if family in known else family.replace("-", "_")  # a family is a file, its name an identifier
     if family not in known:
         cause = f"model_type {shown(family)} has no family file here (known: {', '.join(known)})"
         fix = "a file model/families/NAME.py, or an entry point `families.NAME` of group `meshwright`, makes it known"
@@ -157,8 +158,7 @@ def _name_the_rest(config: Mapping[str, Any], text: Mapping[str, Any], model: Mo
     """`model` with what its config holds beside the text decoder; a head that both tie differently gets a note."""
     apart, notes = list(model.apart), list(model.notes)
     if config.get("vision_config") is not None:
-        note = "the vision tower is neither counted nor placed: only the text decoder is planned"
-        apart.append(Apart(name="vision", parameters=None, note=note))
+        apart.append(_vision(config, model.family))
     beside = [key for key, value in config.items() if key.endswith("_config") and isinstance(value, dict)]
     others = sorted(set(beside) - {"text_config", "vision_config", "generation_config", *SECTIONS})
     notes += [f"{key}: this part is neither counted nor placed" for key in others]
@@ -166,6 +166,18 @@ def _name_the_rest(config: Mapping[str, Any], text: Mapping[str, Any], model: Mo
     if outer is not None and outer != text.get("tie_word_embeddings"):
         notes.append(f"tie_word_embeddings is {shown(outer)} outside text_config: what text_config says is used")
     return replace(model, apart=tuple(apart), notes=tuple(notes))
+
+
+def _vision(config: Mapping[str, Any], family: str) -> Apart:
+    """The vision tower beside a text decoder, counted where the decoder's family knows its shapes."""
+    count: Callable[[Fields], int] | None = getattr(FAMILIES.module(family), "vision_parameters", None)
+    if count is None:
+        note = "the vision tower is neither counted nor placed: only the text decoder is planned"
+        return Apart(name="vision", parameters=None, note=note)
+    tower = Fields(data=config, family=family, origin=f"transformers class default of {family}").section(
+        "vision_config"
+    )
+    return Apart(name="vision", parameters=count(cast("Fields", tower)), note="the vision tower is not placed")
 
 
 def _locate(name: str, cache: Path | None, *, download: bool) -> _Found:

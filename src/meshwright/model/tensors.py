@@ -10,6 +10,8 @@ Role: TypeAlias = Literal[
     "head_dim",
     "heads",
     "kv_heads",
+    "latent",
+    "index_heads",
     "intermediate",
     "experts",
     "expert_intermediate",
@@ -19,6 +21,7 @@ Role: TypeAlias = Literal[
     "adapter_rank",
     "samples",
     "positions",
+    "kernel",
 ]
 Part: TypeAlias = Literal[
     "embedding", "attention", "feed_forward", "experts", "router", "norms", "head", "other", "kv_cache"

@@ -43,9 +43,10 @@ def _with_weights(model: Model, name: str) -> Model:
     check_weights(name)
     stored = weight_format(name, model.plain)
     if name in PLAIN:
-        return replace(model, weights=stored, plain=stored, kv=stored)
+        return replace(model, weights=stored, expert_weights=None, plain_modules=(), plain=stored, kv=stored)
     mixture = any(isinstance(block.feed_forward, Experts) for block in model.kinds)
     usual: tuple[Part, ...] = ("experts",) if name == "mxfp4" and mixture else USUALLY_QUANTIZED
     parts = parts_present(model, usual)
     notes = (covered_note(stored.name, parts), f"--weights {name} (assumed): {QUANTIZED[name]}")
-    return replace(model, weights=stored, quantized_parts=parts, notes=(*model.notes, *notes))
+    stated = replace(model, weights=stored, expert_weights=None, plain_modules=(), quantized_parts=parts)
+    return replace(stated, notes=(*model.notes, *notes))

@@ -15,6 +15,7 @@ from meshwright.layout.layouts import table
 from meshwright.layout.ownership import index_ranges
 from meshwright.layout.rules import first_broken
 from meshwright.model.feed_forwards import Dense
+from meshwright.model.mixers import Attention
 from meshwright.model.model import Ends, first_weights
 from meshwright.runtime.job import checked_job, checked_options
 from meshwright.workload.slots import Shape, checked_shape
@@ -59,6 +60,7 @@ def check_class(model: Model) -> None:
 def _foreign(model: Model) -> tuple[tuple[bool, str], ...]:
     """What a model has that the modules of a run do not."""
     kinds = model.kinds
+    mixers = [block.mixer for block in kinds if isinstance(block.mixer, Attention)]
     quantized = model.weights.name if model.weights != model.plain else ""
     return (
         (model.family not in FAMILIES, f"family {model.family}"),
@@ -68,10 +70,11 @@ def _foreign(model: Model) -> tuple[tuple[bool, str], ...]:
         (model.position_kind != "rotary", f"positions {model.position_kind}"),
         (model.ends != Ends(), "ends that other decoders have"),
         (len(kinds) > 1, "layers of several kinds"),
-        (any(block.mixer.window is not None for block in kinds), "a window of attention"),
-        (any(block.mixer.out_bias for block in kinds), "a bias on o_proj"),
-        (any(block.mixer.output_gate or block.mixer.sinks for block in kinds), "gates or sinks in attention"),
-        (any(block.mixer.qk_norm == "full" for block in kinds), "a norm over all heads"),
+        (any(not isinstance(block.mixer, Attention) for block in kinds), "another mixer than attention"),
+        (any(item.window is not None for item in mixers), "a window of attention"),
+        (any(item.out_bias for item in mixers), "a bias on o_proj"),
+        (any(item.output_gate or item.sinks for item in mixers), "gates or sinks in attention"),
+        (any(item.qk_norm == "full" for item in mixers), "a norm over all heads"),
         (any(isinstance(item.feed_forward, Dense) and item.feed_forward.bias for item in kinds), "a bias in mlp"),
         (
             any(isinstance(item.feed_forward, Dense) and not item.feed_forward.gated for item in kinds),

@@ -23,6 +23,7 @@ from meshwright.cost.memory_even import Shards, sharded_cached, sharded_ledger
 from meshwright.cost.reserve import ReserveRule
 from meshwright.layout.layouts import table
 from meshwright.layout.ownership import sample_ways
+from meshwright.model.mixers.told import ALL
 from meshwright.scenarios._shared import computed_reserve
 from meshwright.system.engine import read_engine
 
@@ -151,5 +152,6 @@ def _check(share: float, block: int) -> None:
 
 def _uniform(model: Model) -> bool:
     """Whether every layer keeps the same state of every position, and nothing else."""
-    states = {(block.mixer.token_state(), block.mixer.window, block.mixer.session_state()) for block in model.kinds}
-    return len(states) == 1 and all(window is None and not fixed for _, window, fixed in states)
+    states = {(block.mixer.token_state(), block.mixer.session_state()) for block in model.kinds}
+    whole = all(item.span == ALL for kept, _ in states for item in kept)
+    return len(states) == 1 and whole and not any(fixed for _, fixed in states)

@@ -24,7 +24,7 @@ from meshwright.job.serve import ServeJob
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.placement import instance_size, instances
-from meshwright.layout.rules import Broken, first_broken
+from meshwright.layout.rules import Broken, first_broken, head_counts
 from meshwright.model.model import Model
 from meshwright.scenarios._resident import resident_ledger
 from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, has_experts, smaller_degree
@@ -267,7 +267,7 @@ def _enumerate(model: Model, system: System, fixed: Mapping[str, Any]) -> Layout
     if foreign:
         cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan serve places {', '.join(SEARCHED)}"
         raise LayoutError(12, cause, f"leave {foreign[0]} out: it has no time model for serving yet")
-    heads = max(block.mixer.heads for block in model.kinds)
+    heads = max(head_counts(model), default=1)
     degrees = sorted({*divisors(heads), *divisors(system.devices)})
     sparse = has_experts(model)
     axes = {

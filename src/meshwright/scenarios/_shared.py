@@ -86,6 +86,8 @@ def position_warning(model: Model, positions: int) -> tuple[str, ...]:
         return (
             f"{positions} positions are above the {most} the config claims: ALiBi goes on, quality is not modelled",
         )
+    if model.position_kind == "none":
+        return (f"{positions} positions are above the {most} the config claims: quality there is not modelled",)
     factor = positions / most
     already = "" if model.rope is None or model.rope.factor is None else f", beside the config's {model.rope.factor:g}"
     text = f"{positions} positions are above max_position_embeddings {most}: "

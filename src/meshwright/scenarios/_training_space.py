@@ -17,7 +17,7 @@ from meshwright.base.errors import LayoutError
 from meshwright.layout.axes import PIPELINE_OUTSIDE
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import Layouts, columns
-from meshwright.layout.rules import keeps_all
+from meshwright.layout.rules import head_counts, keeps_all
 from meshwright.model.feed_forwards import Experts
 from meshwright.scenarios._training_choices import CHOICES, Agreed, KindOfMesh, Scope, agreed, choices, lines
 from meshwright.scenarios._training_host import check_offload
@@ -185,7 +185,7 @@ def _meshes(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any
     """Degrees whose product is the number of devices; the copies of attention see different samples."""
     devices = system.devices
     degrees = divisors(devices)
-    heads = max(block.mixer.heads for block in model.kinds)
+    heads = max(head_counts(model), default=1)
     tried = {
         "tp": [degree for degree in degrees if heads % degree == 0],
         "cp": [degree for degree in degrees if takes_cp(job, degree)],

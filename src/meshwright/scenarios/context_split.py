@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from meshwright.job.serve import MOST_TOKENS, check_range
+from meshwright.model.mixers.told import Span
 from meshwright.workload.context_split import ContextSplit, context_parts
 from meshwright.workload.pairs import Mask, Run, packed_pairs, positions_pairs
 
@@ -50,24 +51,22 @@ class ContextShares:
     not_modelled: tuple[str, ...]
 
 
-def context_split(
-    documents: tuple[int, ...], ranks: int, split: ContextSplit, mask: Mask, window: int | None = None
-) -> ContextShares:
+def context_split(documents: tuple[int, ...], ranks: int, split: ContextSplit, mask: Mask, span: Span) -> ContextShares:
     """Pairs by rank of documents packed into one sequence, none of which sees another.
 
-    window: positions that one sees under a causal mask, itself among them; None for all. Raises JOB001 (sizes),
-    JOB130 (documents, a window), JOB131 (ranks). Source: chapter "Supernodes", section 6.2.4; chapter
+    span: positions that one sees under a causal mask: a window, chunks, or rows of a stride. Raises JOB001 (sizes),
+    JOB130 (documents, a span), JOB131 (ranks). Source: chapter "Supernodes", section 6.2.4; chapter
     "Training systems", section 10.3.4.
     """
     check_range("documents", sum(documents), 1, MOST_TOKENS)
     check_range("ranks", ranks, 1, _MOST_RANKS)
     parts = context_parts(split, sum(documents), ranks)
-    pairs = [positions_pairs(part, documents, mask, window) for part in parts]
+    pairs = [positions_pairs(part, documents, mask, span) for part in parts]
     rows = tuple(
         RankPart(rank=rank, tokens=sum(run.count for run in part), positions=_written(part), pairs=count)
         for rank, (part, count) in enumerate(islice(zip(parts, pairs, strict=True), _MOST_SHOWN))
     )
-    total = packed_pairs(documents, mask, window)
+    total = packed_pairs(documents, mask, span)
     return ContextShares(
         split=split,
         tokens=sum(documents),
@@ -93,14 +92,14 @@ class Packing:
     more_pairs_fraction: float
 
 
-def packing(documents: tuple[int, ...], against: tuple[int, ...], mask: Mask, window: int | None = None) -> Packing:
+def packing(documents: tuple[int, ...], against: tuple[int, ...], mask: Mask, span: Span) -> Packing:
     """Pairs of packed documents against those of another packing: at equal tokens, lengths alone move them.
 
     Raises JOB001 (sizes), JOB130. Source: chapter "Training systems", section 10.3.4.
     """
     for given in (documents, against):
         check_range("documents", sum(given), 1, MOST_TOKENS)
-    pairs, others = (packed_pairs(item, mask, window) for item in (documents, against))
+    pairs, others = (packed_pairs(item, mask, span) for item in (documents, against))
     return Packing(
         tokens=sum(documents),
         pairs=pairs,

@@ -220,7 +220,7 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
     what = f"{model.name} at {layout.id} on {system.name}"
     if options.resident:
         what += f" with {options.resident} x {options.context} tokens"
-    windowed = any(block.mixer.window is not None for block in model.kinds)
+    windowed = any(item.span.bounded for block in model.kinds for item in block.mixer.token_state())
     room = f"; room for {memory['max_kv_tokens']:,} KV tokens{' of sessions that fill no window' if windowed else ''}"
     if memory["max_sessions"] is not None:
         room += f", {memory['max_sessions']} sessions"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from meshwright.base.result import Basis, Result, Verdict
 from meshwright.base.units import Tokens, show_bytes
-from meshwright.cost.memory import state_bytes_per_token
+from meshwright.cost.memory import state_bytes_per_token, state_row_bytes
 from meshwright.cost.model_flops import (
     CONVENTIONS,
     OWN,
@@ -23,7 +23,7 @@ from meshwright.scenarios._shared import NO_TOKENS, position_warning, sources_of
 from meshwright.workload.attention import score_flops
 from meshwright.workload.batches import Batch, decode, prefill
 from meshwright.workload.feed_forward import distinct_experts
-from meshwright.workload.operators import NOT_MODELLED, Operator, operators
+from meshwright.workload.operators import NOT_MODELLED, Operator, form_of, operators
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,24 +99,25 @@ def token_work(model: Model, batch: int, context: int) -> TokenWork:
     equation 6-8). Source: chapter "Supernodes", sections 6.1.2, 6.2.2.
     """
     step = decode(context, 1)
-    weight_flops = sum(_matrix_flops(item) for item in operators(model))
-    scored = sum(_attention_flops(item, step) for item in operators(model))
-    read = sum(_read_bytes(model, item, batch) for item in operators(model))
+    table = operators(model, form_of(step, "by_phase"))
+    weight_flops = sum(_matrix_flops(item, step) for item in table)
+    scored = sum(_attention_flops(item, step) for item in table)
+    read = sum(_read_bytes(model, item, batch) for item in table)
     return TokenWork(
         flops=1.0 * (weight_flops + scored),
         weight_flops=1.0 * weight_flops,
         attention_flops=1.0 * scored,
         weight_bytes=1.0 * read,
-        state_bytes=batch * cached_bytes(model, context + 1),
+        state_bytes=batch * sum(_state_read_bytes(model, item, step) for item in table),
     )
 
 
 def prefill_flops(model: Model, tokens: int) -> float:
     """FLOPs of one pass over a prompt of `tokens`; the head works on the last one only."""
     step = prefill(tokens)
-    matrices = [(item, step.sampled if item.sampled else tokens) for item in operators(model)]
-    weight_flops = sum(_matrix_flops(item) * rows for item, rows in matrices)
-    return 1.0 * (weight_flops + sum(_attention_flops(item, step) for item in operators(model)))
+    table = operators(model, form_of(step, "by_phase"))
+    weight_flops = sum(_matrix_flops(item, step) * (step.sampled if item.sampled else tokens) for item in table)
+    return 1.0 * (weight_flops + sum(_attention_flops(item, step) for item in table))
 
 
 def training_work(model: Model, sequence: int) -> Mapping[str, Any] | None:
@@ -167,16 +168,19 @@ def kv_by_kind(model: Model) -> dict[str, int]:
 def cached_bytes(model: Model, tokens: int) -> int:
     """Bytes that a session of `tokens` positions keeps; a window keeps its last ones only."""
     total = 0
-    for kind, (block, count) in enumerate(zip(model.kinds, model.kind_counts, strict=True)):
-        kept = tokens if block.mixer.window is None else min(tokens, block.mixer.window)
-        total += count * kept * state_bytes_per_token(model, kind)
+    for block, count in zip(model.kinds, model.kind_counts, strict=True):
+        for item in block.mixer.token_state():
+            total += count * item.span.kept(tokens) * state_row_bytes(model, item)
     return total + fixed_state_bytes(model)
 
 
 def fixed_state_bytes(model: Model) -> int:
     """Bytes of state that a session keeps whatever its length."""
-    sizes = [sum(item.elements for item in block.mixer.session_state()) for block in model.kinds]
-    return sum(count * size * model.kv.bits // 8 for count, size in zip(model.kind_counts, sizes, strict=True))
+    sizes = [
+        sum(cast("int", model.session_bytes(item, item.tensor.elements)) for item in block.mixer.session_state())
+        for block in model.kinds
+    ]
+    return sum(count * size for count, size in zip(model.kind_counts, sizes, strict=True))
 
 
 def apart(model: Model) -> dict[str, Any]:
@@ -187,17 +191,33 @@ def apart(model: Model) -> dict[str, Any]:
     return found
 
 
-def _matrix_flops(operator: Operator) -> int:
+def _matrix_flops(operator: Operator, step: Batch) -> int:
+    """FLOPs of one token of a step."""
     if not operator.weights:
         return 0
     elements = 2 * operator.count * operator.weights[0].elements
+    if operator.rows == "positions":
+        return elements * int(step.attended(None)) // (step.rows * step.steps)
     return elements if operator.rows == "tokens" else elements * operator.top_k // operator.experts
 
 
 def _attention_flops(operator: Operator, step: Batch) -> int:
+    """FLOPs over positions and of recurrences, of all tokens of a step."""
+    if operator.recurrence is not None:
+        return 2 * operator.count * operator.recurrence.work(step.rows).elements * step.rows
     if not operator.state:
         return 0
-    return operator.count * score_flops(operator.scores.elements, step.pairs(operator.window)) // step.steps
+    columns = operator.scores.elements, operator.values.elements
+    return operator.count * score_flops(*columns, step.pairs_seen(operator.span)) // step.steps
+
+
+def _state_read_bytes(model: Model, operator: Operator, step: Batch) -> int:
+    """Cached state that a session's step reads; what recurrences write back of theirs is not in it."""
+    if operator.recurrence is not None:
+        held = [int(model.session_bytes(item, item.tensor.elements)) for item in operator.recurrence.state]
+        return operator.count * sum(held)
+    rows = int(step.rows_read(operator.span)) if operator.state else 0
+    return operator.count * rows * sum(state_row_bytes(model, item) for item in operator.state) // step.steps
 
 
 def _read_bytes(model: Model, operator: Operator, batch: int) -> float:
@@ -205,7 +225,7 @@ def _read_bytes(model: Model, operator: Operator, batch: int) -> float:
         return 0
     tensor = operator.weights[0]
     stored: Any = operator.count * model.format_of(tensor).stored_bytes(tensor.shape)
-    if operator.rows == "tokens":
+    if operator.rows != "routed":
         return stored
     return stored * distinct_experts(operator.experts, operator.top_k, batch) / operator.experts
 
@@ -222,7 +242,8 @@ def _operators(model: Model) -> list[Mapping[str, Any]]:
     """The operator table: name, layers, matrix [out, in] with the axis that cuts each dim, bytes and FLOPs a token."""
     rows: list[Mapping[str, Any]] = []
     for item in operators(model):
-        dims = item.weights[0].dims if item.weights else item.scores.dims
+        turned = () if item.recurrence is None else item.recurrence.multiply_adds.dims
+        dims = item.weights[0].dims if item.weights else item.scores.dims or turned
         rows.append(
             {
                 "name": item.name,
@@ -231,7 +252,7 @@ def _operators(model: Model) -> list[Mapping[str, Any]]:
                 "axes": [AXIS_OF_ROLE.get(dim.role) for dim in dims],
                 "experts": item.experts,
                 "weight_bytes": _read_bytes(model, item, 1),
-                "flops_per_token": _matrix_flops(item),
+                "flops_per_token": _matrix_flops(item, decode(0, 1)),
             }
         )
     return rows

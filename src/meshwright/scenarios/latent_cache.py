@@ -41,6 +41,6 @@ def latent_cache(  # noqa: PLR0917 - two shapes and a length
         check_range(name, size, 1, _MOST)
     check_range("tokens", tokens, 1, _MOST_POSITIONS)
     attention = Attention(heads=kv_heads, kv_heads=kv_heads, head_dim=head_dim)
-    grouped = tokens * grouped_layers * sum(item.elements for item in attention.token_state()) * element_bytes
+    grouped = tokens * grouped_layers * sum(item.tensor.elements for item in attention.token_state()) * element_bytes
     latent = tokens * latent_layers * latent_width * element_bytes
     return LatentCache(latent_bytes=latent, grouped_bytes=grouped, share=latent / grouped)

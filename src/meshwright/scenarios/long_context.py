@@ -158,7 +158,7 @@ def _balanced_bytes(model: Model, operator: Operator, batch: int) -> float:
         return 0.0
     tensor = operator.weights[0]
     stored = operator.count * int(model.format_of(tensor).stored_bytes(tensor.shape))
-    if operator.rows == "tokens":
+    if operator.rows != "routed":
         return float(stored)
     return stored * balanced_experts(operator.experts, operator.top_k, batch) / operator.experts
 

@@ -15,7 +15,7 @@ from meshwright.cost.estimate import (
     state_bytes,
     weight_bytes,
 )
-from meshwright.cost.memory import state_bytes_per_token
+from meshwright.cost.memory import state_row_bytes
 from meshwright.cost.roofline import compute_s, mfu_share, read_over_compute_share, read_s
 from meshwright.layout.layouts import table
 from meshwright.model.feed_forwards import Experts
@@ -90,8 +90,15 @@ def layer_bytes(model: Model, context: Tokens) -> LayerBytes:
         feed_forward=total - attention,
         layer=total,
         head=int(model.format_of(head).stored_bytes(head.shape)),
-        kv_read=int(decode(context, 1).attended(model.kinds[0].mixer.window)) * state_bytes_per_token(model, 0),
+        kv_read=_read(model, context),
     )
+
+
+def _read(model: Model, context: Tokens) -> int:
+    """Bytes of cached state that the first kind of layer reads in a step."""
+    step = decode(context, 1)
+    pairs = model.kinds[0].mixer.pair_products("absorbed")
+    return sum(int(step.rows_read(item.span)) * state_row_bytes(model, state) for item in pairs for state in item.state)
 
 
 def expert_call(  # noqa: PLR0917 - the shape of a layer

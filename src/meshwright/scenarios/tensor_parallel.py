@@ -18,6 +18,7 @@ from meshwright.layout.placement import instances
 from meshwright.layout.rules import first_broken
 from meshwright.model.feed_forwards import Dense
 from meshwright.model.formats import BF16
+from meshwright.model.mixers import plain_attention
 from meshwright.model.model import Model
 from meshwright.scenarios._shared import check_resident, rule_error
 from meshwright.scenarios.fit import check_layout, replica_layout
@@ -92,7 +93,7 @@ def kv_placement(model: Model, tp: int, tokens: Tokens) -> KvPlacement:
     Raises the codes of the rules. Source: chapter "Supernodes", section 6.2.2.
     """
     check_resident(model, 1, tokens, 0)
-    mixer = model.kinds[0].mixer
+    mixer = plain_attention(model.kinds[0].mixer, "copies of KV heads")
     layouts = table([replica_layout(model, tp, 1, 1)])
     broken = first_broken(model, layouts, tp)[0]
     if broken is not None:
@@ -100,7 +101,7 @@ def kv_placement(model: Model, tp: int, tokens: Tokens) -> KvPlacement:
     ledger = serving_ledger(
         model, layouts, sessions=np.ones(1, dtype=np.int64), tokens=tokens, workspace_bytes=0, capacity_bytes=0
     )
-    held = int(local_elements(mixer.token_state()[0], layouts)[0]) // mixer.head_dim
+    held = int(local_elements(mixer.token_state()[0].tensor, layouts)[0]) // mixer.head_dim
     rank = int(ledger.kv_cache[0])
     return KvPlacement(
         heads_per_rank=held,

@@ -16,6 +16,7 @@ from meshwright.cost.training_activations import activation_columns, entry_bytes
 from meshwright.cost.training_exchange import boundary_bytes
 from meshwright.layout.layouts import table
 from meshwright.layout.ownership import ZERO_OF_STATE, fullest_sizes
+from meshwright.model.mixers import plain_attention
 from meshwright.sim.memory import memory
 from meshwright.sim.training_step import run_step
 from meshwright.sim.training_step_memory import WHAT, step_memory
@@ -157,7 +158,8 @@ def _sets(setting: Setting, run: StepRun) -> list[_Life]:
     rows = np.flatnonzero(slots.kind == FORWARD)
     ends = _backwards(setting, run)[rows]
     wide = layout.micro_batch * setting.sequence
-    tables = 2 * setting.sequence * model.kinds[0].mixer.head_dim * model.plain.bits // 8
+    turned = plain_attention(model.kinds[0].mixer, "rotary tables").head_dim
+    tables = 2 * setting.sequence * turned * model.plain.bits // 8
     found = [_Life("rotary_tables", slots.rank[rows], run.slot_start_s[rows], ends, tables)]
     if layout.tp > 1:
         first, last = slots.virtual_stage == 0, slots.virtual_stage == slots.virtual_stages - 1

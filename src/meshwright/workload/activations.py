@@ -6,11 +6,11 @@ heads, intermediate and vocabulary over tp, and under sp the positions of what t
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from meshwright.model.feed_forwards import Dense
+from meshwright.model.feed_forwards import Dense, Experts
 from meshwright.model.tensors import Dim, Tensor
-from meshwright.workload.attention import scores
 
 if TYPE_CHECKING:
     from meshwright.model.model import Model
@@ -20,22 +20,31 @@ if TYPE_CHECKING:
 def activations(model: Model, kind: int, samples: int, positions: int) -> tuple[Tensor, ...]:
     """What one block of a kind makes for [samples, positions] rows, in the plain format.
 
-    hidden: between operators.   query, key, value, mixed: heads of attention.   gate, up: of the feed-forward every row
+    hidden: between operators.   query, mixed: heads of attention.   key, value, or what else a position adds to the
+    cache; of a mixer that keeps nothing of positions, what its matrices make.   gate, up: of the feed-forward every row
     goes through. Leaves out rows routed to experts: the routing decides who holds them.
     """
     block = model.kinds[kind]
-    heads = scores(block.mixer).dims[0]
-    state = block.mixer.token_state()
     rows = _rows(samples, positions)
     found = [Tensor(name="hidden", part="norms", dims=(*rows, _hidden(model)))]
-    found += [Tensor(name=name, part="attention", dims=(*rows, heads)) for name in ("query", "mixed")]
+    queries = [(item.scores, item.values) for item in block.mixer.pair_products("expanded")]
+    made = (*chain.from_iterable(queries), *(item.tensor for item in block.mixer.token_state()))
     found += [
-        Tensor(name=name, part="attention", dims=(*rows, *tensor.dims))
-        for name, tensor in zip(("key", "value"), state, strict=True)
+        Tensor(name=item.name.removesuffix("_cache"), part="attention", dims=(*rows, *item.dims)) for item in made
     ]
+    if not queries:
+        wide = [item for item in block.mixer.weights(model.hidden) if item.quantized and item.dims[0].role != "hidden"]
+        names = [item.name.removesuffix(".weight").rpartition("self_attn.")[2] for item in wide]
+        found += [
+            Tensor(name=name, part="attention", dims=(*rows, item.dims[0]))
+            for name, item in zip(names, wide, strict=True)
+        ]
     layer = block.feed_forward
-    dense, part = (layer, "feed_forward") if isinstance(layer, Dense) else (layer.shared, "experts")
-    return (*found, *(() if dense is None else _intermediates(dense, rows, part)))
+    if isinstance(layer, Dense):
+        found += _intermediates(layer, rows, "feed_forward")
+    if isinstance(layer, Experts) and layer.shared is not None:
+        found += _intermediates(layer.shared, rows, "experts")
+    return tuple(found)
 
 
 def routed(model: Model, kind: int, samples: int, positions: int) -> tuple[Tensor, ...]:
@@ -45,13 +54,14 @@ def routed(model: Model, kind: int, samples: int, positions: int) -> tuple[Tenso
     Source: vLLM 0.11, fused_moe `fused_experts_impl`, whose caches hold rows x top_k.
     """
     layer = model.kinds[kind].feed_forward
-    if isinstance(layer, Dense):
+    if not isinstance(layer, Experts):
         return ()
     visits = _rows(samples, positions * layer.top_k)
+    inside = _hidden(model) if layer.latent is None else Dim(role="hidden", size=layer.latent)
     width = Dim(role="expert_intermediate", size=layer.intermediate)
     names = ("routed_gate", "routed_up") if layer.gated else ("routed_up",)
     inner = [Tensor(name=name, part="experts", dims=(*visits, width)) for name in names]
-    return (*inner, Tensor(name="routed_out", part="experts", dims=(*visits, _hidden(model))))
+    return (*inner, Tensor(name="routed_out", part="experts", dims=(*visits, inside)))
 
 
 def logits(model: Model, samples: int, positions: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""A mixer goes in; what it multiplies comes out: its projections, and the heads that score and mix positions."""
+"""What queries and cached rows cost: columns and pairs go in; FLOPs come out. And the heads of plain attention."""
 
 from __future__ import annotations
 
@@ -7,31 +7,22 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.numbers import N
 from meshwright.base.traced import formula
 from meshwright.base.units import MULTIPLY_ADD_FLOPS
-from meshwright.model.tensors import Dim, Tensor
 
 if TYPE_CHECKING:
-    from meshwright.model.mixers import Mixer
+    from meshwright.model.mixers import Attention
+    from meshwright.model.tensors import Tensor
 
 
-def products(mixer: Mixer) -> tuple[str, ...]:
-    """The weight matrices a mixer multiplies every token by, by parameter name."""
-    return tuple(
-        tensor.name.removesuffix(".weight")
-        for tensor in mixer.weights(hidden=1)
-        if tensor.part == "attention" and len(tensor.dims) > 1
-    )
-
-
-def scores(mixer: Mixer) -> Tensor:
+def scores(mixer: Attention) -> Tensor:
     """The query heads of one token: each scores every position it sees and mixes the values."""
-    heads = Dim(role="heads", size=mixer.heads * mixer.head_dim, grain=mixer.head_dim)
-    return Tensor(name="query", part="attention", dims=(heads,))
+    return mixer.pair_products("expanded")[0].scores
 
 
 @formula
-def score_flops(head_columns: N, pairs: Any, multiply_add_flops: Any = MULTIPLY_ADD_FLOPS) -> N:
-    """FLOPs of QK^T and PV together: 2 multiply-adds a pair and column. Source: chapter "Supernodes", section 6.2.2.
+def score_flops(score_columns: N, value_columns: Any, pairs: Any, multiply_add_flops: Any = MULTIPLY_ADD_FLOPS) -> N:
+    """FLOPs of QK^T and PV together: 1 multiply-add a pair and column. Source: chapter "Supernodes", section 6.2.2.
 
-    head_columns: query heads x head_dim.   pairs: (query, key) pairs each head scores.
+    score_columns, value_columns: query heads x what each multiplies of a row, and x what it mixes of it; both are heads
+    x head_dim in plain attention.   pairs: (query, row) pairs each head scores.
     """
-    return head_columns * (2 * pairs) * multiply_add_flops
+    return (score_columns + value_columns) * pairs * multiply_add_flops

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-from meshwright.base.numbers import minimum
-from meshwright.workload.pairs import Count, summed_minima
+from meshwright.base.numbers import Ints, maximum, minimum
+
+if TYPE_CHECKING:
+    from meshwright.model.mixers.told import Span
+
+Count: TypeAlias = int | Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +38,7 @@ class Batch:
         Decode step j reads min(window, start + j + 1); a prompt reads itself and what its first row can still see.
         """
         if self.rows == 1:
-            return summed_minima(self.start + 1, self.start + self.steps, window)
+            return _sum_of_minima(self.start + 1, self.start + self.steps, window)
         before = self.start if window is None else minimum(self.start, window - 1)
         return (before + self.rows) * self.steps
 
@@ -41,7 +46,32 @@ class Batch:
         """(query, key) pairs of one session over all steps: a row sees itself and what is before it, in the window."""
         if self.rows == 1:
             return self.attended(window)
-        return summed_minima(self.start + 1, self.start + self.rows, window) * self.steps
+        return _sum_of_minima(self.start + 1, self.start + self.rows, window) * self.steps
+
+    def rows_read(self, span: Span) -> Count:
+        """`attended` of any span: rows of state, of which a prompt reads once all that any of its tokens may choose."""
+        if self.rows == 1:
+            return self.pairs_seen(span)
+        if span.chunk is not None:
+            return (self.start % span.chunk + self.rows) * self.steps
+        if span.stride > 1:
+            return (self.start + self.rows) // span.stride * self.steps
+        return self.attended(span.window)
+
+    def pairs_seen(self, span: Span) -> Count:
+        """`pairs` of any span: the n-th position of a session sees n // stride rows, at most `top` of them.
+
+        In chunks it sees the (n - 1) mod chunk positions before it in its own, and itself.
+        """
+        times = 1 if self.rows == 1 else self.steps
+        first, last = self.start + 1, self.start + (self.steps if self.rows == 1 else self.rows)
+        if span.chunk is not None:
+            return (_sum_in_chunks(last, span.chunk) - _sum_in_chunks(first - 1, span.chunk)) * times
+        if span.stride > 1:
+            top, stride = span.top, span.stride
+            return (_sum_of_complete(last, stride, top) - _sum_of_complete(first - 1, stride, top)) * times
+        bounds = [bound for bound in (span.window, span.top) if bound is not None]
+        return self.pairs(min(bounds, default=None))
 
 
 def decode(context: Count, steps: int, sessions: Count = 1) -> Batch:
@@ -56,3 +86,25 @@ def decode(context: Count, steps: int, sessions: Count = 1) -> Batch:
 def prefill(tokens: int) -> Batch:
     """One forward pass over a prompt of `tokens`, nothing cached before; causal."""
     return Batch(rows=tokens, steps=1, start=0)
+
+
+def _sum_of_minima(first: Count, last: Count, window: int | None) -> Count:
+    """Sum of min(window, n) for n from first to last: whole numbers or columns of them."""
+    if window is None:
+        return (first + last) * (last - first + 1) // 2
+    inside = maximum(minimum(last, window) - first + 1, 0)
+    below = (2 * first + inside - 1) * inside // 2
+    return below + window * (last - first + 1 - inside)
+
+
+def _sum_in_chunks(last: Count, chunk: int) -> Count:
+    """Sum of (n - 1) mod chunk + 1 for n from 1 to last."""
+    whole, rest = last // chunk, last % chunk
+    return whole * (chunk * (chunk + 1) // 2) + rest * (rest + 1) // 2
+
+
+def _sum_of_complete(last: Count, stride: int, top: int | None) -> Count:
+    """Sum of min(top, n // stride) for n from 1 to last."""
+    complete = (last + 1) // stride
+    counted = complete if top is None else minimum(complete, top)
+    return stride * (counted * (counted - 1) // 2) + (last + 1 - counted * stride) * counted

@@ -15,11 +15,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from meshwright.base.errors import JobError
+from meshwright.model.mixers.told import ALL
 from meshwright.workload.pairs import Run, packed_pairs, positions_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from meshwright.model.mixers.told import Span
     from meshwright.workload.pairs import Mask
 
 ContextSplit: TypeAlias = Literal["contiguous", "zigzag", "striped"]
@@ -37,17 +39,15 @@ def context_parts(split: ContextSplit, tokens: int, ranks: int) -> Parts:
 
 
 @cache
-def busiest_pairs(
-    split: ContextSplit, documents: tuple[int, ...], ranks: int, mask: Mask, window: int | None = None
-) -> int:
+def busiest_pairs(split: ContextSplit, documents: tuple[int, ...], ranks: int, mask: Mask, span: Span = ALL) -> int:
     """Pairs of the rank that scores most, for which the others wait. Raises JOB130, JOB131.
 
     Source: chapter "Supernodes", section 6.2.4.
     """
     if ranks == 1:
-        return packed_pairs(documents, mask, window)
+        return packed_pairs(documents, mask, span)
     parts = context_parts(split, sum(documents), ranks)
-    return max(positions_pairs(part, documents, mask, window) for part in parts)
+    return max(positions_pairs(part, documents, mask, span) for part in parts)
 
 
 def _contiguous(tokens: int, ranks: int) -> Parts:

@@ -13,7 +13,7 @@ import numpy as np
 from meshwright.base.numbers import minimum
 from meshwright.base.result import Basis
 from meshwright.base.traced import formula, opaque, stated, values
-from meshwright.model.feed_forwards import Dense, FeedForward
+from meshwright.model.feed_forwards import Experts, FeedForward
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
@@ -34,7 +34,7 @@ class Product:
 def products(layer: FeedForward) -> tuple[Product, ...]:
     """The products of a layer, by parameter name; every token goes through all that are not routed."""
     matrices = [tensor for tensor in layer.weights(hidden=1) if tensor.name.endswith(".weight")]
-    if isinstance(layer, Dense):
+    if not isinstance(layer, Experts):
         return tuple(Product(name=_name(tensor)) for tensor in matrices)
     return tuple(
         Product(name=_name(tensor), routed=True, experts=layer.experts, top_k=layer.top_k)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from meshwright.model.feed_forwards import Dense, Experts
+from meshwright.model.feed_forwards import Dense, Experts, usual_feed_forward
+from meshwright.model.mixers import plain_attention
 from meshwright.model.tensors import Dim
 from meshwright.workload.attention import scores
 from meshwright.workload.saved_entries import FP32_BITS, Kernels, Maker, Saved
@@ -23,7 +24,7 @@ Groups: TypeAlias = dict[str, tuple[Saved, ...]]
 def block_gradients(model: Model, kind: int, positions: Any, kernels: Kernels) -> tuple[Groups, Groups]:
     """Of the half with the mixer, and of that with the feed-forward; the residual's gradient is in each group."""
     made = Maker(model=model, positions=positions, kernels=kernels)
-    layer = model.kinds[kind].feed_forward
+    layer = usual_feed_forward(model.kinds[kind].feed_forward, "saved activations")
     norm = {"norm": _norm(made)} if model.kinds[kind].norms else {}
     own = _dense(made, layer, "mlp") if isinstance(layer, Dense) else _experts(made, layer)
     residual = _rows(made, "residual", made.hidden)
@@ -62,8 +63,8 @@ def _norm(made: Maker) -> tuple[Saved, ...]:
 
 
 def _attention(made: Maker, kind: int) -> Groups:
-    mixer = made.model.kinds[kind].mixer
-    heads, keys = scores(mixer).dims[0], mixer.token_state()[0].dims[-1]
+    mixer = plain_attention(made.model.kinds[kind].mixer, "saved activations")
+    heads, keys = scores(mixer).dims[0], mixer.token_state()[0].tensor.dims[-1]
     mixed, query = _rows(made, "attention_output", heads), _rows(made, "query", heads)
     key, value = _rows(made, "key", keys), _rows(made, "value", keys)
     inputs = {"self_attn.q_proj": (query, key, value, _rows(made, "normed", made.hidden))}

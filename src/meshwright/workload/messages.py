@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from meshwright.base.numbers import N
 from meshwright.base.traced import formula
+from meshwright.layout.ownership import AXIS_OF_ROLE
+from meshwright.model.feed_forwards import Dense, Experts
 
 if TYPE_CHECKING:
     from meshwright.model.model import Model
+    from meshwright.model.tensors import Dim
 
 Operation: TypeAlias = Literal["all_reduce", "send_recv"]
 NOT_MODELLED: Final = (
@@ -38,15 +41,47 @@ def messages(model: Model) -> tuple[Message, ...]:
     """The exchanges of a forward step.
 
     A row-parallel product leaves partial sums on every rank of the tp group: one all_reduce after the mixer, one after
-    the feed-forward (experts over ep x etp = tp ranks are merged by the same one). A stage hands the full row from each
-    rank to its counterpart. Source: chapter "Supernodes", sections 6.2.2, 6.3.1.
+    the feed-forward (experts over ep x etp = tp ranks are merged by the same one); a mixer with another such product
+    inside has one more, of that width. A block without a half has none for it. A stage hands the full row from each
+    rank to its counterpart, of a model with residual streams all of them. Source: chapter "Supernodes", sections 6.2.2,
+    6.3.1.
     """
     row = model.hidden * model.plain.bits // 8
+    mixers = _after_mixers(model)
+    layers = zip(model.kinds, model.kind_counts, strict=True)
+    merged = sum(count for block, count in layers if isinstance(block.feed_forward, (Dense, Experts)))
     return (
-        Message(operation="all_reduce", axis="tp", after="mixer", per_row_bytes=row, count=model.layers),
-        Message(operation="all_reduce", axis="tp", after="feed_forward", per_row_bytes=row, count=model.layers),
-        Message(operation="send_recv", axis="pp", after="stage", per_row_bytes=row, count=0, boundary=True),
+        *(
+            Message(operation="all_reduce", axis="tp", after=after, per_row_bytes=width, count=count)
+            for (after, width), count in mixers.items()
+        ),
+        Message(operation="all_reduce", axis="tp", after="feed_forward", per_row_bytes=row, count=merged),
+        Message(
+            operation="send_recv",
+            axis="pp",
+            after="stage",
+            per_row_bytes=row * model.streams,
+            count=0,
+            boundary=True,
+        ),
     )
+
+
+def _after_mixers(model: Model) -> dict[tuple[str, int], int]:
+    """How often a step sums what a mixer's matrices leave partial, by name and bytes of a row."""
+    found: dict[tuple[str, int], int] = {("mixer", model.hidden * model.plain.bits // 8): 0}
+    for block, count in zip(model.kinds, model.kind_counts, strict=True):
+        for tensor in block.mixer.weights(model.hidden):
+            if len(tensor.dims) < 2 or not _on_tp(tensor.dims[-1]) or _on_tp(tensor.dims[0]):  # noqa: PLR2004 - [out, in]
+                continue
+            width = tensor.dims[0].size * model.plain.bits // 8
+            name = "mixer" if tensor.dims[0].size == model.hidden else tensor.name.removesuffix(".weight")
+            found[name, width] = found.get((name, width), 0) + count
+    return found
+
+
+def _on_tp(dim: Dim) -> bool:
+    return AXIS_OF_ROLE.get(dim.role) == "tp"
 
 
 @formula

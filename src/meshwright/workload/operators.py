@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from meshwright.model.mixers.told import ALL, Form, PositionState, Recurrence, Span
 from meshwright.model.model import Model, block_weights, first_weights, last_weights
 from meshwright.model.tensors import Tensor
-from meshwright.workload import attention, feed_forward
+from meshwright.workload import feed_forward
 
-Rows: TypeAlias = Literal["tokens", "routed"]
+if TYPE_CHECKING:
+    from meshwright.workload.batches import Batch
+
+FormChoice: TypeAlias = Literal["by_phase", "expanded", "absorbed"]
+Rows: TypeAlias = Literal["tokens", "positions", "routed"]
 NOT_MODELLED: Final = (
     "norms, biases, rotary embedding, softmax, activation functions, residual adds and sampling",
     "activation traffic of matrix products (weights and cached state are counted)",
@@ -31,9 +36,9 @@ class Operator:
 
     kind: index of the block kind it belongs to, or None at an end.   count: how often the model runs it a step.
     sampled: only rows whose next token is sampled go through it (the head).
-    weights: tensors it reads and multiplies by ([..., out, in]).   rows: every token, or those routed to an expert.
-    experts, top_k: of a routed operator.   state: per-position tensors it reads (attention).   scores: the query
-    heads of attention, whose products have head_dim columns.   window: of attention.
+    weights: tensors it reads and multiplies by ([..., out, in]).   rows: every token, every position that a token
+    reads, or those routed to an expert.   experts, top_k: of a routed operator.
+    state, scores, values, span: of attention, as in `PairProduct`.   recurrence: of state of fixed size.
     """
 
     name: str
@@ -44,23 +49,36 @@ class Operator:
     sampled: bool = False
     experts: int = 0
     top_k: int = 0
-    state: tuple[Tensor, ...] = ()
+    state: tuple[PositionState, ...] = ()
     scores: Tensor = NO_SCORES
-    window: int | None = None
+    values: Tensor = NO_SCORES
+    span: Span = ALL
+    recurrence: Recurrence | None = None
 
     @property
     def shape(self) -> tuple[int, int] | None:
-        """(columns out, columns in) of the whole matrix, or None for attention."""
+        """(columns out, columns in) of the whole matrix, or None for what has none."""
         return (self.weights[0].shape[-2], self.weights[0].shape[-1]) if self.weights else None
 
 
 @cache
-def operators(model: Model) -> tuple[Operator, ...]:
-    """Every operator of a model, by block kind, then the projections at its ends, if any, then the head."""
+def operators(model: Model, form: Form = "expanded") -> tuple[Operator, ...]:
+    """Every operator of a model, by block kind, then the projections at its ends, if any, then the head.
+
+    form: of latent attention; of other mixers it changes nothing.
+    """
     found: list[Operator] = []
     for kind in range(len(model.kinds)):
-        found += [*_mixer_operators(model, kind), *_feed_forward_operators(model, kind)]
+        found += [*_mixer_operators(model, kind, form), *_feed_forward_operators(model, kind)]
+        found += _stream_operators(model, kind)
     return (*found, *_end_operators(model))
+
+
+def form_of(batch: Batch, choice: FormChoice) -> Form:
+    """The form of latent attention in a step: absorbed where each session has one new token, unless it is chosen."""
+    if choice != "by_phase":
+        return choice
+    return "absorbed" if batch.rows == 1 else "expanded"
 
 
 def _end_operators(model: Model) -> list[Operator]:
@@ -69,21 +87,32 @@ def _end_operators(model: Model) -> list[Operator]:
     projections = [
         Operator(name=tensor.name.removesuffix(".weight"), kind=None, count=1, weights=(tensor,))
         for tensor in ends
-        if tensor.part == "other"
+        if tensor.part == "other" and len(tensor.dims) > 1
     ]
     head = next(tensor for tensor in ends if tensor.part == "head")
     return [*projections, Operator(name="lm_head", kind=None, count=1, weights=(head,), sampled=True)]
 
 
-def _mixer_operators(model: Model, kind: int) -> list[Operator]:
+def _mixer_operators(model: Model, kind: int, form: Form) -> list[Operator]:
     mixer, count = model.kinds[kind].mixer, model.kind_counts[kind]
-    state, scores = mixer.token_state(), attention.scores(mixer)
-    projections = [
-        Operator(name=name, kind=kind, count=count, weights=(_weight(model, kind, name),))
-        for name in attention.products(mixer)
+    matrices = [
+        Operator(name=item.name, kind=kind, count=count, weights=(_weight(model, kind, item.name),), rows=item.rows)
+        for item in mixer.matrix_products(form)
     ]
-    scored = Operator(name="attention", kind=kind, count=count, state=state, scores=scores, window=mixer.window)
-    return [*projections, scored]
+    pairs = [
+        Operator(
+            name=item.name,
+            kind=kind,
+            count=count,
+            state=item.state,
+            scores=item.scores,
+            values=item.values,
+            span=item.span,
+        )
+        for item in mixer.pair_products(form)
+    ]
+    turned = [Operator(name=item.name, kind=kind, count=count, recurrence=item) for item in mixer.recurrences()]
+    return [*matrices, *pairs, *turned]
 
 
 def _feed_forward_operators(model: Model, kind: int) -> list[Operator]:
@@ -98,6 +127,15 @@ def _feed_forward_operators(model: Model, kind: int) -> list[Operator]:
             top_k=product.top_k,
         )
         for product in feed_forward.products(model.kinds[kind].feed_forward)
+    ]
+
+
+def _stream_operators(model: Model, kind: int) -> list[Operator]:
+    """The products that weigh residual streams, before the mixer and before the feed-forward."""
+    return [
+        Operator(name=tensor.name.removesuffix(".fn"), kind=kind, count=model.kind_counts[kind], weights=(tensor,))
+        for tensor in block_weights(model, kind)
+        if tensor.part == "other" and tensor.name.endswith(".fn")
     ]
 
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from meshwright.model.feed_forwards import Dense, Experts
+from meshwright.model.feed_forwards import Dense, Experts, usual_feed_forward
+from meshwright.model.mixers import plain_attention
 from meshwright.model.tensors import Dim
 from meshwright.workload.attention import scores
 from meshwright.workload.batches import prefill
@@ -65,7 +66,7 @@ def block_saved(model: Model, kind: int, positions: Any, kernels: Kernels) -> Bl
     attention, core_inputs = _attention(made, kind)
     found += attention
     mixing = len(found)
-    first = _first_product(block.feed_forward)
+    first = _first_product(usual_feed_forward(block.feed_forward, "saved activations"))
     if between is not None:
         found += made.norm(between, made.hidden, (), "middle", first)
     elif before is None:
@@ -122,8 +123,8 @@ def _first_product(layer: Dense | Experts) -> str:
 
 def _attention(made: Maker, kind: int) -> tuple[list[Saved], tuple[Saved, ...]]:
     """What attention keeps, and the inputs of its core that nobody keeps."""
-    mixer = made.model.kinds[kind].mixer
-    heads, keys = scores(mixer).dims[0], mixer.token_state()[0].dims[-1]
+    mixer = plain_attention(made.model.kinds[kind].mixer, "saved activations")
+    heads, keys = scores(mixer).dims[0], mixer.token_state()[0].tensor.dims[-1]
     found: list[Saved] = []
     if mixer.qk_norm != "none":
         counts = Dim(role="heads", size=mixer.heads), Dim(role="kv_heads", size=mixer.kv_heads)
@@ -166,7 +167,7 @@ def _scores(made: Maker, heads: int, window: int | None) -> list[Saved]:
 
 
 def _feed_forward(made: Maker, kind: int) -> list[Saved]:
-    layer = made.model.kinds[kind].feed_forward
+    layer = usual_feed_forward(made.model.kinds[kind].feed_forward, "saved activations")
     if isinstance(layer, Dense):
         return _dense(made, layer, "mlp", "feed_forward")
     found = [*_router(made, layer), *_experts(made, layer)]

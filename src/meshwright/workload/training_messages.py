@@ -81,14 +81,13 @@ def training_messages(model: Model) -> tuple[TrainingMessage, ...]:
 
 
 def _layer(model: Model, kind: int) -> list[TrainingMessage]:
-    mixer, layer = model.kinds[kind].mixer, model.kinds[kind].feed_forward
+    block, layer = model.kinds[kind], model.kinds[kind].feed_forward
+    state = tuple(item.tensor for item in block.mixer.token_state())
     last: TrainingOperation = "merge" if isinstance(layer, Experts) and layer.shared is None else "all_reduce"
     return [
         TrainingMessage(operation="all_reduce", axis="tp", place=kind, after="mixer", row_elements=model.hidden),
         TrainingMessage(operation=last, axis="tp", place=kind, after="feed_forward", row_elements=model.hidden),
-        TrainingMessage(
-            operation="ring", axis="cp", place=kind, after="attention", state=mixer.token_state(), backward=2
-        ),
+        TrainingMessage(operation="ring", axis="cp", place=kind, after="attention", state=state, backward=2),
     ]
 
 

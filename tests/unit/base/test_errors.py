@@ -197,6 +197,8 @@ MEANING = {
     "MOD023": "an unknown format of the KV cache",
     "MOD024": "an unknown number format",
     "MOD025": "bits that make no number format",
+    "MOD030": "a question that has no model for a mixer",
+    "MOD040": "a question that has no model for a feed-forward",
     "RUN031": "processes, or groups of them, that cannot measure",
     "RUN035": "a layout of another number of processes than are measured",
     "RUN036": "a group of ranks that is not measured",

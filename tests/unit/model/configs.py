@@ -40,8 +40,23 @@ QWEN3_MOE = {
     "use_sliding_window": False,
 }
 
-OWN_NAMES = ("bloom", "decoder", "falcon", "gpt2", "gpt_neox", "mpt", "opt")
-"""Families whose fields have names of their own, and whose heads are not read as llama's."""
+HYBRID_NAMES = (
+    "bamba",
+    "granitemoehybrid",
+    "jamba",
+    "llama4_text",
+    "minimax",
+    "minimax_m2",
+    "nemotron_h",
+    "nemotron_nas",
+    "qwen3_5_moe_text",
+    "qwen3_5_text",
+    "qwen3_next",
+)
+"""Families with mixers or blocks of several kinds."""
+
+OWN_NAMES = ("bloom", "decoder", "falcon", "gpt2", "gpt_neox", "mpt", "opt", *HYBRID_NAMES)
+"""Families whose fields have names of their own, or whose layers are not read as llama's."""
 
 USUAL_NAMES = tuple(name for name in FAMILIES.names() if name not in OWN_NAMES)
 

@@ -144,7 +144,7 @@ def test_an_idle_expert_is_idle_with_its_biases():
 
 
 def test_a_cached_position_is_a_key_and_a_value_of_every_kv_head():
-    assert shapes(ATTENTION.token_state()) == {"key_cache": (8,), "value_cache": (8,)}
+    assert shapes([item.tensor for item in ATTENTION.token_state()]) == {"key_cache": (8,), "value_cache": (8,)}
     assert ATTENTION.session_state() == ()
     assert (ATTENTION.kind, WINDOWED.kind) == ("full_attention", "sliding_attention")
 

@@ -58,8 +58,8 @@ def test_bytes_of_rows_and_of_a_boundary():
 
 
 def test_scores_are_four_flops_a_column_and_pair():
-    assert score_flops(8192, 131065) == 4 * 8192 * 131065
-    assert isinstance(score_flops(8192, 131065), int)
+    assert score_flops(8192, 8192, 131065) == 4 * 8192 * 131065
+    assert isinstance(score_flops(8192, 8192, 131065), int)
 
 
 def test_activations_of_a_block_name_what_it_makes():

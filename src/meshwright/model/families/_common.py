@@ -135,7 +135,7 @@ def read_later_windows(fields: Fields, layers: int) -> list[int | None]:
     return read_windows(fields, layers, size=size, first=first)
 
 
-def read_experts(fields: Fields, width: int, count: int, *, top_k: int) -> Experts:
+def read_experts(fields: Fields, width: int, count: int, *, top_k: int | None) -> Experts:
     """A mixture of `count` without shared experts. Raises MOD010 when a token would visit more than there are."""
     visits = fields.integer("num_experts_per_tok", default=top_k)
     if visits > count:

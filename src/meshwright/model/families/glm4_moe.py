@@ -2,29 +2,22 @@
 
 Defaults: transformers 5.24 `Glm4MoeConfig`, in which `num_local_experts` is an alias of `n_routed_experts`. Apart stand
 the routers' correction biases, which are buffers, and the layers that predict further tokens, which the decoder does
-not run: their shapes are those of `MtpLayer` there (modeling_layers.py).
+not run.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from meshwright.base.errors import ModelError
-from meshwright.model.checks import MOST_LAYERS
+from meshwright.model.families._apart import buffers, predictors, read_predictors
 from meshwright.model.families._common import decoder, read_experts, read_heads, read_layers, read_listed_windows
-from meshwright.model.feed_forwards import Dense, Experts, FeedForward
+from meshwright.model.feed_forwards import Dense, FeedForward
 from meshwright.model.mixers import Attention
-from meshwright.model.model import Apart, Block, Model, block_weights, group_blocks
+from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
     from meshwright.model.config import Fields
-
-_BUFFERS: Final = "e_score_correction_bias, one a routed expert: fp32 beside the parameters, its bytes are not counted"
-_MTP: Final = (
-    "layers that predict further tokens are not planned; the embedding and the head that they share count once"
-)
-_MTP_NORMS: Final = 3
 
 
 def read(fields: Fields, name: str) -> Model:
@@ -39,7 +32,7 @@ def read(fields: Fields, name: str) -> Model:
         qk_norm="head" if fields.flag("use_qk_norm", default=False) else "none",
     )
     layers = read_layers(fields, default=46)
-    extra = _read_predictors(fields)
+    extra = read_predictors(fields)
     first = fields.integer("first_k_dense_replace", default=1, least=0)
     kinds = _read_kinds(fields, dense=first > 0, sparse=first < layers or extra > 0)
     windows = read_listed_windows(fields, layers)
@@ -50,19 +43,7 @@ def read(fields: Fields, name: str) -> Model:
     vocab = fields.integer("vocab_size", default=151552)
     model = decoder(fields, name, hidden=hidden, vocab=vocab, blocks=blocks, positions=131072)
     predictor = [Block(mixer=attention, feed_forward=kinds[True])] if extra else []
-    return replace(model, apart=(*_buffers(model), *_predictors(model, predictor, extra)))
-
-
-def _read_predictors(fields: Fields) -> int:
-    """How many layers predict further tokens; null is none. Raises MOD012 beyond what any model has."""
-    name, alias = "num_nextn_predict_layers", "num_mtp_layers"
-    said = alias if alias in fields.data and name not in fields.data else name
-    if said in fields.data and fields.data[said] is None:
-        return 0
-    count = fields.integer(said, default=1, least=0)
-    if count > MOST_LAYERS:
-        raise ModelError(12, f"{said} is {count}", f"give at most {MOST_LAYERS}")
-    return count
+    return replace(model, apart=(*buffers(model), *predictors(model, predictor, extra)))
 
 
 def _read_kinds(fields: Fields, *, dense: bool, sparse: bool) -> dict[bool, FeedForward]:
@@ -77,20 +58,3 @@ def _read_kinds(fields: Fields, *, dense: bool, sparse: bool) -> dict[bool, Feed
         beside = Dense(intermediate=width * shared) if shared else None
         kinds[True] = replace(read_experts(fields, width, count, top_k=8), shared=beside, router_fp32=True)
     return kinds
-
-
-def _buffers(model: Model) -> list[Apart]:
-    layers = zip(model.kinds, model.kind_counts, strict=True)
-    routed = [(block.feed_forward, count) for block, count in layers if isinstance(block.feed_forward, Experts)]
-    biases = sum(layer.experts * count for layer, count in routed)
-    return [Apart(name="buffers", parameters=biases, note=_BUFFERS)] if biases else []
-
-
-def _predictors(model: Model, blocks: list[Block], count: int) -> list[Apart]:
-    """Each predictor: a block, a product from two rows to one, a norm of each of the two and one of the result."""
-    if not blocks:
-        return []
-    alone = replace(model, groups=group_blocks(blocks))
-    own = sum(tensor.elements for tensor in block_weights(alone, 0))
-    each = own + 2 * model.hidden * model.hidden + _MTP_NORMS * model.hidden
-    return [Apart(name="mtp", parameters=count * each, note=_MTP)]

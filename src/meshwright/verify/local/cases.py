@@ -154,7 +154,7 @@ def _products(options: LocalOptions) -> list[Case]:
     for name in ("fp32",) if options.devices == "cpu" else ("fp32", "bf16"):
         for shape in _ATTENTION:
             batch, heads, positions, width = shape
-            flops = int(score_flops(heads * width, batch * prefill(positions).pairs(None)))
+            flops = int(score_flops(heads * width, heads * width, batch * prefill(positions).pairs(None)))
             found.append(Case(operation="attention", format=name, amount=flops, shape=shape, calls=_calls(flops)))
     return found
 

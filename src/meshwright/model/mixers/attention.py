@@ -1,18 +1,23 @@
-"""Token mixers: the half of a block that reads other positions. Shapes go in; weights and per-token state come out."""
+"""Grouped-query attention. Shapes go in; weights, state and products come out (see `told`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
+from meshwright.model.mixers.told import MatrixProduct, PairProduct, PositionState, Span
 from meshwright.model.tensors import Dim, Part, Tensor
+
+if TYPE_CHECKING:
+    from meshwright.model.mixers.told import Form, Recurrence, SessionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
     """Grouped-query attention (heads == kv_heads is multi-head, kv_heads == 1 is multi-query).
 
-    window: positions a token may look back at, itself included; None is all of them.
+    window: positions a token may look back at, itself included; None is all of them.   chunk: a token sees those of its
+    own chunk of so many, itself and before it; None is one chunk of all.
     qkv_bias, out_bias: biases on q, k and v, and on o.   qk_norm: a norm on queries and keys, of width head_dim
     ("head") or over all heads together ("full").   output_gate: q_proj also makes a gate, twice as wide.
     sinks: a learned score of each query head, which softmax weighs beside the positions.
@@ -22,6 +27,7 @@ class Attention:
     kv_heads: int
     head_dim: int
     window: int | None = None
+    chunk: int | None = None
     qkv_bias: bool = False
     out_bias: bool = False
     qk_norm: Literal["none", "head", "full"] = "none"
@@ -31,7 +37,23 @@ class Attention:
     @property
     def kind(self) -> str:
         """The word of `kv_bytes_per_token_by_kind`."""
+        if self.chunk is not None:
+            return "chunked_attention"
         return "full_attention" if self.window is None else "sliding_attention"
+
+    @property
+    def head_counts(self) -> tuple[int, ...]:
+        """Query heads."""
+        return (self.heads,)
+
+    @property
+    def kv_head_counts(self) -> tuple[int, ...]:
+        """KV heads."""
+        return (self.kv_heads,)
+
+    def mismatch(self) -> str:
+        """KV heads that do not divide the query heads."""
+        return f"kv_heads={self.kv_heads} does not divide heads={self.heads}" if self.heads % self.kv_heads else ""
 
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
         """q, k, v, o projections, biases, sinks, q/k norms; matrices are [out, in] as Hugging Face stores them."""
@@ -55,19 +77,36 @@ class Attention:
             found += [_vector(f"self_attn.{name}.weight", "norms", width) for name, width in names]
         return tuple(found)
 
-    def token_state(self) -> tuple[Tensor, ...]:
-        """What one cached position adds: a key and a value of every KV head."""
-        return tuple(_vector(name, "kv_cache", self._keys()) for name in ("key_cache", "value_cache"))
+    def token_state(self) -> tuple[PositionState, ...]:
+        """A key and a value of every KV head, of the positions in the window."""
+        rows = (_vector(name, "kv_cache", self._keys()) for name in ("key_cache", "value_cache"))
+        return tuple(PositionState(tensor=row, span=self._span()) for row in rows)
 
-    def session_state(self) -> tuple[Tensor, ...]:
-        """State of fixed size a session keeps whatever its length: none here (recurrent mixers have it)."""
+    def session_state(self) -> tuple[SessionState, ...]:
+        """None."""
         return ()
+
+    def matrix_products(self, form: Form) -> tuple[MatrixProduct, ...]:  # noqa: ARG002 - it has one form
+        """q, k, v and o."""
+        names = ("q_proj", "k_proj", "v_proj", "o_proj")
+        return tuple(MatrixProduct(name=f"self_attn.{name}") for name in names)
+
+    def pair_products(self, form: Form) -> tuple[PairProduct, ...]:  # noqa: ARG002 - it has one form
+        """Each query head scores every position it sees and mixes the values."""
+        heads = Dim(role="heads", size=self.heads * self.head_dim, grain=self.head_dim)
+        query, mixed = (_vector(name, "attention", heads) for name in ("query", "mixed"))
+        state, span = self.token_state(), self._span()
+        return (PairProduct(name="attention", scores=query, values=mixed, state=state, span=span),)
+
+    def recurrences(self) -> tuple[Recurrence, ...]:
+        """None."""
+        return ()
+
+    def _span(self) -> Span:
+        return Span(window=self.window, chunk=self.chunk)
 
     def _keys(self) -> Dim:
         return Dim(role="kv_heads", size=self.kv_heads * self.head_dim, grain=self.head_dim)
-
-
-Mixer: TypeAlias = Attention
 
 
 def _matrix(name: str, dims: tuple[Dim, Dim]) -> Tensor:

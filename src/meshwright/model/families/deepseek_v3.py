@@ -1,0 +1,49 @@
+"""DeepSeek-V3 and R1: latent attention, dense layers first, then mixtures with a shared expert and corrected routers.
+
+Defaults: transformers 5.24 `DeepseekV3Config`, in which `num_local_experts` is an alias of `n_routed_experts`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from meshwright.model.families._apart import read_predictors
+from meshwright.model.families._common import read_layers
+from meshwright.model.families._latent import (
+    Layers,
+    Sizes,
+    assemble_latent,
+    read_dense_layers,
+    read_kinds,
+    read_latent,
+    with_corrections,
+)
+
+if TYPE_CHECKING:
+    from meshwright.model.config import Fields
+    from meshwright.model.model import Model
+
+_SIZES: Final = Sizes(
+    heads=128,
+    query_rank=1536,
+    intermediate=18432,
+    moe_intermediate=2048,
+    experts=256,
+    count_alias="num_local_experts",
+)
+
+
+def read(fields: Fields, name: str) -> Model:
+    """A `Model` from the fields of a `deepseek_v3` config. Raises MOD005..MOD013 for sizes that do not go together."""
+    count, extra = read_layers(fields, default=61), read_predictors(fields)
+    dense = read_dense_layers(fields, _SIZES, count)
+    kinds = read_kinds(fields, _SIZES, dense, extra=extra)
+    model = assemble_latent(
+        fields,
+        name,
+        Layers(mixers=[read_latent(fields, _SIZES)] * count, dense=dense, kinds=kinds, extra=extra),
+        hidden=fields.integer("hidden_size", default=7168),
+        vocab=fields.integer("vocab_size", default=129280),
+        positions=4096,
+    )
+    return with_corrections(model)
