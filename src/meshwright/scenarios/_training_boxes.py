@@ -67,7 +67,7 @@ def boxes_in_time(model: Model, system: System, job: TrainJob, options: TrainOpt
     for nodes in range(begin, begin + _MOST_TRIED):
         larger = replace(system, nodes=nodes, fault_domains={})
         try:
-            space = training_space(model, larger, job, fixed)
+            space = training_space(model, larger, job, fixed, options.context)
         except LayoutError:
             continue
         first = next(chunks(space, model, _FEW), None)
@@ -80,12 +80,12 @@ def _holds(model: Model, system: System, job: TrainJob, options: TrainOptions, r
     """Whether some layout fits; one that the user fixed and that has other devices does not."""
     fixed = {"micro_batch": 1, "recompute": recompute, **options.layout}
     try:
-        space = training_space(model, system, job, fixed)
-        space = space if space.size else training_space(model, system, job, fixed, "asked")
+        space = training_space(model, system, job, fixed, options.context)
+        space = space if space.size else training_space(model, system, job, fixed, options.context, "asked")
     except LayoutError:
         return False
     for layouts in chunks(space, model):
         table = training_table(model, system, job, options, layouts)
-        if bool((table.fits & ~refused(model, job, layouts)).any()):
+        if bool((table.fits & ~refused(model, job, options.context, layouts)).any()):
             return True
     return False

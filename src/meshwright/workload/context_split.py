@@ -11,6 +11,7 @@ Llama 3 herd of models", 2024 (arXiv:2407.21783), section 3.3.2, whose 2 n chunk
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -25,7 +26,31 @@ if TYPE_CHECKING:
     from meshwright.workload.pairs import Mask
 
 ContextSplit: TypeAlias = Literal["contiguous", "zigzag", "striped"]
+ContextExchange: TypeAlias = Literal["ring", "all_gather", "ulysses"]
+"""How attention meets the positions of other ranks: K and V go round beside it; or are gathered before it; or an
+all_to_all gives each rank all positions of some heads, and another brings the outputs back (Jacobs et al., "DeepSpeed
+Ulysses", 2023, arXiv:2309.14509, section 3)."""
 Parts: TypeAlias = tuple[tuple[Run, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextPlan:
+    """How the ranks of cp share a sequence. Under `ulysses` every rank scores all positions, whatever the split."""
+
+    split: ContextSplit = "zigzag"
+    exchange: ContextExchange = "ring"
+
+    @property
+    def stretches(self) -> int:
+        """Equal shards of a sequence that each rank of cp keeps."""
+        return 2 if self.split == "zigzag" else 1
+
+    def even(self, span: Span) -> bool:
+        """Whether equal shards score as many pairs: by heads always, by zigzag where a token sees all before it."""
+        return self.exchange == "ulysses" or (self.split == "zigzag" and span == ALL)
+
+
+RING_OF_ZIGZAG: Final = ContextPlan()
 
 
 def context_parts(split: ContextSplit, tokens: int, ranks: int) -> Parts:
