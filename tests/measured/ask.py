@@ -16,6 +16,7 @@ from meshwright.base.result import Result, as_json
 from meshwright.model.model import Model
 from meshwright.model.reader import CATALOG, FAMILIES, read_config, read_model
 from meshwright.scenarios.fit import FitOptions, fit, replica_layout
+from meshwright.sweep.study import run_study
 from meshwright.system.system import System, read_system
 from tests.golden.paths import select
 
@@ -70,9 +71,9 @@ def model_of(name: str, kv_bits: int | None = None) -> Model:
     return model if kv_bits is None else set_path(model, "kv.bits", str(kv_bits))
 
 
-def ask(model: Model, tp: int, system: System, options: Mapping[str, Any] | None = None) -> Result:
-    """`meshwright fit MODEL --on SYSTEM --tp N ...`."""
-    return fit(model, system, replica_layout(model, tp, 1, 1), build(FitOptions, dict(options or {}), "fit"))
+def ask(model: Model, tp: int, system: System, options: Mapping[str, Any] | None = None, *, ep: int = 1) -> Result:
+    """`meshwright fit MODEL --on SYSTEM --tp N --ep N ...`."""
+    return fit(model, system, replica_layout(model, tp, 1, ep), build(FitOptions, dict(options or {}), "fit"))
 
 
 def answer(row: Mapping[str, str]) -> Answer:
@@ -128,8 +129,17 @@ def _warnings(model: Model, tp: int) -> tuple[str, ...]:
     return ask(model, tp, read_system(ANY_SYSTEM)).warnings
 
 
+def _text(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {path: str(value) for path, value in settings.items()}
+
+
 def checked(check: Mapping[str, Any]) -> tuple[Any, Any]:
     """What the product says to one check of a case, and what the case states."""
+    if "study" in check:
+        said = select(
+            as_json(run_study(check["study"], {"model": check["model"], **_text(check["set"])}, ())), check["path"]
+        )
+        return said, check["expected"]
     model = model_of(check["model"])
     if "degrees" in check:
         tried = check["tried"]
@@ -139,5 +149,6 @@ def checked(check: Mapping[str, Any]) -> tuple[Any, Any]:
         return code_of(model, check["tp"]), check["code"]
     system = read_system(check.get("on", ANY_SYSTEM))
     context = {"context": check["context"]} if "context" in check else {}
-    said = select(as_json(ask(model, check.get("tp", 1), system, context)), check["path"])
+    found = ask(model, check.get("tp", 1), system, context, ep=check.get("ep", 1))
+    said = select(as_json(found), check["path"])
     return said, check["expected"] if "expected" in check else check["expected_gib"] * GIB

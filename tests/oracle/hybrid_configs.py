@@ -20,6 +20,9 @@ PART_OF_NAME: Final = {
     r"layers\.\d+\.linear_attn\.(dt_bias|A_log)": "attention",
     r"layers\.\d+\.mlp\.shared_expert\.(gate|up|down)_proj\.weight": "experts",
     r"layers\.\d+\.mlp\.shared_expert_gate\.weight": "router",
+    r"layers\.\d+\.self_attn\.o_norm\.weight": "norms",
+    r"layers\.\d+\.self_attn\.(conv1d|(b|g_a|g_b)_proj|forget_gate\.(f_a|f_b)_proj)\.weight": "attention",
+    r"layers\.\d+\.self_attn\.forget_gate\.(dt_bias|A_log)": "attention",
     r"layers\.\d+\.self_attn\.norm\.weight": "norms",
     r"layers\.\d+\.self_attn\.(output_gate|out_proj)\.weight": "attention",
     r"layers\.\d+\.(mamba|mixer)\.(norm|(dt|b|c)_layernorm)\.weight": "norms",
@@ -115,6 +118,27 @@ FULL_CONFIGS: Final[dict[str, Config]] = {
         "mamba_conv_bias": False,
         "mamba_proj_bias": True,
     },
+    "kimi_linear": {
+        **_SIZES,
+        "num_key_value_heads": 32,
+        "intermediate_size": 48,
+        "moe_intermediate_size": 24,
+        "num_hidden_layers": 6,
+        "n_shared_experts": 2,
+        "kv_lora_rank": 20,
+        "q_lora_rank": 18,
+        "qk_nope_head_dim": 6,
+        "qk_rope_head_dim": 4,
+        "v_head_dim": 10,
+        "attention_bias": True,
+        "num_local_experts": 12,
+        "num_experts_per_tok": 3,
+        "mlp_layer_types": ["dense", "dense", "sparse", "sparse", "sparse", "sparse"],
+        "layer_types": [LINEAR, FULL, LINEAR, LINEAR, FULL, LINEAR],
+        "linear_head_dim": 6,
+        "linear_num_heads": 8,
+        "linear_conv_kernel_dim": 3,
+    },
     "llama4_text": {
         **_SIZES,
         "num_key_value_heads": 8,
@@ -183,6 +207,12 @@ FAMILIES: Final = tuple(FULL_CONFIGS)
 ALIASES: Final[dict[str, dict[str, str]]] = {
     "granitemoehybrid": {"layer_types": "layers_block_type"},
     "jamba": {"num_experts": "num_local_experts"},
+    "kimi_linear": {
+        "max_position_embeddings": "model_max_length",
+        "n_shared_experts": "num_shared_experts",
+        "num_experts_per_tok": "num_experts_per_token",
+        "num_local_experts": "num_experts",
+    },
     "minimax": {"num_local_experts": "num_experts"},
     "minimax_m2": {"num_local_experts": "num_experts"},
     "nemotron_h": {
@@ -336,6 +366,36 @@ def _jamba(rng: Random, config: Config) -> Config:
     }
 
 
+def _kimi_linear(rng: Random, config: Config) -> Config:
+    layers, experts = rng.randint(1, 6), rng.randint(2, 9)  # its router ranks the best two of a group
+    found: Config = {
+        "num_key_value_heads": config["num_attention_heads"],
+        "num_local_experts": experts,
+        "num_experts_per_tok": rng.randint(1, experts),
+        "num_hidden_layers": layers,
+        "n_shared_experts": rng.randint(1, 3),
+        "intermediate_size": rng.randint(1, 60),
+        "moe_intermediate_size": rng.randint(1, 60),
+        "kv_lora_rank": rng.randint(1, 20),
+        "q_lora_rank": rng.choice([None, rng.randint(1, 20)]),
+        "qk_nope_head_dim": rng.randint(1, 12),
+        "qk_rope_head_dim": 2 * rng.randint(1, 6),
+        "v_head_dim": rng.randint(1, 12),
+        "attention_bias": _flag(rng),
+    }
+    if _flag(rng):
+        found["mlp_layer_types"] = rng.choices(["dense", "sparse"], k=layers)
+    else:
+        found["first_k_dense_replace"] = rng.randint(0, layers)
+    kinds = _kinds(rng, layers)
+    sizes = {"head_dim": rng.randint(1, 8), "num_heads": rng.randint(1, 6), "short_conv_kernel_size": rng.randint(2, 5)}
+    if _flag(rng):
+        return {**found, "layer_types": kinds, "linear_attn_config": sizes}
+    full = [layer + 1 for layer, kind in enumerate(kinds) if kind == FULL]
+    linear = [layer + 1 for layer, kind in enumerate(kinds) if kind == LINEAR]
+    return {**found, "linear_attn_config": {**sizes, "full_attn_layers": full, "kda_layers": linear}}
+
+
 def _llama4_text(rng: Random, config: Config) -> Config:
     del config
     layers = rng.randint(1, 6)
@@ -409,6 +469,7 @@ _FAMILY_FIELDS: Final[dict[str, Callable[[Random, Config], Config]]] = {
     "bamba": _bamba,
     "granitemoehybrid": _granitemoehybrid,
     "jamba": _jamba,
+    "kimi_linear": _kimi_linear,
     "llama4_text": _llama4_text,
     "minimax": _minimax,
     "minimax_m2": _minimax_m2,

@@ -148,7 +148,8 @@ def entries_with_class() -> list[str]:
 
 def decoder_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The config of the text decoder, in whatever it is wrapped, without its quantization."""
-    return {key: value for key, value in config.get("text_config", config).items() if key != "quantization_config"}
+    inner = {key: value for key, value in config.get("text_config", config).items() if key != "quantization_config"}
+    return {**inner, "q_lora_rank": None} if inner.get("q_lora_rank") == 0 else inner
 
 
 def build(config: Mapping[str, Any], **options: Any) -> PreTrainedModel:

@@ -74,6 +74,14 @@ def system_options(verb: Verb) -> Verb:
     return click.option("--on", "system", required=True, metavar="SYSTEM", help=help_text)(verb)
 
 
+def form_option(verb: Verb) -> Verb:
+    """--attention-form; its words have hyphens where those of the options have underscores."""
+    help_text = "Of latent attention: make keys and values of the positions read, or fold that into the queries."
+    choices = click.Choice(["by-phase", "expanded", "absorbed"])
+    decorate = click.option("--attention-form", type=choices, default="by-phase", show_default=True, help=help_text)
+    return decorate(verb)
+
+
 def workspace_option(verb: Verb) -> Verb:
     """--workspace, --max-batched-tokens, --reserve and --shards; `workspace_fields` reads the first three."""
     help_text = "Kept free on every device (assumed); `computed` itemises it from shapes."

@@ -2,7 +2,8 @@
 
 A list names modules as checkpoints do (`model.layers.3.mlp.gate`, `lm_head`, `self_attn`), by a wildcard
 (`model.layers.*.self_attn*`) or by a regular expression (`re:.*mlp.gate$`). A name stands for all modules inside it.
-A part is one format here, so a list that splits one, or layers of one, is refused.
+A part is one format here, so a list that splits one, or layers of one, is refused; but a shared expert may be kept
+plain beside routed ones.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 UNQUANTIZED: Final = "--weights bf16 plans the unquantized model"
 _HEAD: Final = -1
+_SHARED: Final = "mlp.shared_expert"
 _ROOTS: Final = ("model.language_model.", "language_model.model.", "language_model.", "model.", "")
 _PATTERN: Final = re.compile(r"[*?\[\]()|+^$\\]")
 _LAYER: Final = re.compile(r"(?:^|\.)layers\.(\d{1,9})(?:\.|$)")
@@ -34,10 +36,14 @@ _OUTSIDE: Final = re.compile(r"(^|\.)(visual|vision\w*|audio\w*|multi_modal_proj
 _EXPERT: Final = re.compile(r"\.experts\.(\d{1,9})(?=\.|$)")
 _NEVER_QUANTIZED: Final = re.compile(
     r"(^|\W)(lm_head|embed_tokens|\w*norm|gate|router|shared_expert_gate|e_score_correction_bias|mtp"
-    r"|visual|vision_tower|vision_model|multi_modal_projector)(\W|$)"
+    r"|in_proj_ba|in_proj_[ab]|b_proj|conv1d|dt_bias|A_log|visual|vision_tower|vision_model|multi_modal_projector)(\W|$)"
 )
 # How else checkpoints and engines spell a module: (ours, theirs), of its start or of its end.
-_STARTS: Final = (("mlp.", "block_sparse_moe."), ("mlp.", "feed_forward."))
+_STARTS: Final = (
+    ("mlp.", "block_sparse_moe."),
+    ("mlp.", "feed_forward."),
+    ("mlp.shared_expert.", "mlp.shared_experts."),
+)
 _ENDS: Final = (
     ("mlp.gate", "mlp.router"),
     (".gate_proj", ".gate_up_proj"),
@@ -62,22 +68,28 @@ class Selection:
 
 def covered_parts(
     model: Model, parts: tuple[Part, ...], kept: Selection, targets: Selection | None = None
-) -> tuple[Part, ...]:
+) -> tuple[tuple[Part, ...], tuple[str, ...]]:
     """Those of `parts` that the model has, that no list keeps plain, and that `targets`, when given, name.
 
-    Raises MOD022 when matrices of one part differ.
+    And the modules of such a part that are kept plain in all its layers: shared experts. Raises MOD022 when matrices of
+    one part differ otherwise.
     """
     found: list[Part] = []
+    modules: list[str] = []
     for part in parts_present(model, parts):
         places = [place for place, of in _places(model).items() if of == part]
         plain = [place for place in places if place in kept.chosen or (targets and place not in targets.chosen)]
-        if plain and len(plain) < len(places):
+        shared = [place for place in places if place[0].startswith(f"{_SHARED}.")]
+        if plain and set(plain) == set(shared) != set(places):
+            modules.append(_SHARED)
+        elif plain and len(plain) < len(places):
             stored = next(place for place in places if place not in set(plain))
             cause = f"{kept.place} keeps {_spelled(*plain[0])} plain and not {_spelled(*stored)}"
             raise ModelError(22, f"{cause}: matrices of one part ({part}) share one format here", UNQUANTIZED)
-        if not plain:
-            found.append(part)
-    return tuple(found)
+        elif plain:
+            continue
+        found.append(part)
+    return tuple(found), tuple(modules)
 
 
 def parts_present(model: Model, parts: Iterable[Part]) -> tuple[Part, ...]:

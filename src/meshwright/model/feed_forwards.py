@@ -34,7 +34,7 @@ class Experts:
     """A mixture of `experts`, of which each token visits `top_k`; `shared` works on every token beside them.
 
     shared_gate: a learned weight of the shared expert's output, counted with the router.   bias: on the matrices of
-    the experts.   router_bias: on the router.   router_fp32: its matrix is stored in fp32, whatever the plain format.
+    the experts.   router_bias: on the router.   router_fp32: its matrix is kept in fp32, whatever the formats.
     latent: columns that the routed experts work in, None for the model's width; another one brings a matrix into that
     space and one out of it, which every token passes once.   latent_bias: on these two.
     """
@@ -63,7 +63,15 @@ class Experts:
         inner = plain if self.latent is None else Dim(role="hidden", size=self.latent)
         shapes = _projections(width, inner, gated=self.gated)
         dims = (routes, plain)
-        found = [Tensor(name="mlp.gate.weight", part="router", dims=dims, quantized=True, fp32=self.router_fp32)]
+        found = [
+            Tensor(
+                name="mlp.gate.weight",
+                part="router",
+                dims=dims,
+                quantized=not self.router_fp32,
+                fp32=self.router_fp32,
+            )
+        ]
         found += [
             Tensor(name=f"mlp.experts.{key}.weight", part="experts", dims=(count, *dims), quantized=True)
             for key, dims in shapes.items()

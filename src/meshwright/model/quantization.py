@@ -41,7 +41,7 @@ def read_quantization(fields: Fields, model: Model) -> Model:
     method = METHODS[name](settings, model.plain)
     kept, notes = _kept_plain(settings, model, method)
     targets = None if method.targets is None else select(model, method.targets, f"{settings.prefix}targets")
-    parts = covered_parts(model, method.parts, kept, targets)
+    parts, plain = covered_parts(model, method.parts, kept, targets)
     if not parts:
         cause = f"{fields.family}: {settings.prefix}quant_method {shown(name)} stores no matrix of this model, which"
         cause = f"{cause} {kept.place} may keep plain"
@@ -50,8 +50,9 @@ def read_quantization(fields: Fields, model: Model) -> Model:
         model,
         weights=method.stored,
         quantized_parts=parts,
+        plain_modules=plain,
         kv=method.kv or model.kv,
-        notes=(*model.notes, covered_note(method.stored.name, parts), *method.notes, *notes),
+        notes=(*model.notes, covered_note(method.stored.name, parts), *_plain_note(plain), *method.notes, *notes),
     )
 
 
@@ -59,6 +60,10 @@ def covered_note(name: str, parts: Iterable[Part]) -> str:
     """What is stored quantized and what is not, in one line."""
     words = [part.replace("_", "-").removesuffix("s") for part in parts]
     return f"quantized: {', '.join(words)} matrices, in {name}; kept plain: the rest"
+
+
+def _plain_note(modules: tuple[str, ...]) -> tuple[str, ...]:
+    return (f"kept plain in a quantized part: {', '.join(modules)}",) if modules else ()
 
 
 def _kept_plain(settings: Fields, model: Model, method: Method) -> tuple[Selection, tuple[str, ...]]:

@@ -160,8 +160,17 @@ class Memory(TypedDict):
     reserve: NotRequired[ReserveItems]
 
 
+class RoomAtLength(TypedDict):
+    """Sessions of one length that fit, and the positions that they have together."""
+
+    context: Count
+    session_bytes: Count
+    max_sessions: Count
+    max_kv_tokens: Count
+
+
 class FitMemory(Memory):
-    """The ledger, and the whole replica."""
+    """The ledger, and the whole replica. by_length: where a session's bytes are no multiple of its positions."""
 
     free_bytes: int
     all_ranks_bytes: Count
@@ -170,6 +179,7 @@ class FitMemory(Memory):
     weights_over_capacity: Amount
     parameters_by_part_bytes: Mapping[str, Count]
     engine: NotRequired[EngineBudget]
+    by_length: NotRequired[list[RoomAtLength]]
 
 
 class FitBody(TypedDict):

@@ -104,6 +104,9 @@ def _below_the_bars(console: Console, memory: Mapping[str, Any]) -> None:
     if "reserve" in memory:
         items = ", ".join(pair(key, value) for key, value in memory["reserve"].items())
         console.print(f"workspace is the sum of {items.replace('_', ' ')}")
+    if "by_length" in memory:
+        rows = [f"{row['context']:,} x {row['max_sessions']:,}" for row in memory["by_length"]]
+        console.print(f"room by length of session (tokens x sessions): {', '.join(rows)}")
     if "engine" in memory:
         engine = memory["engine"]
         told = [f"{show_bytes(engine['available_kv_bytes'])} for KV"]

@@ -28,6 +28,7 @@ from meshwright.model.model import Model
 from meshwright.scenarios._serving_table import OUT_OF_POWER, ServeOptions
 from meshwright.scenarios._shared import (
     block_warning,
+    form_notes,
     has_experts,
     position_warning,
     rate_notes,
@@ -95,7 +96,7 @@ def common_fields(model: Model, system: System, job: ServeJob, options: ServeOpt
             "options": {item.name: getattr(options, item.name) for item in fields(options) if item.name != "layout"},
         },
         "defaulted": model.defaulted,
-        "notes": (*model.notes, *rate_notes(model, system)),
+        "notes": (*model.notes, *form_notes(model, options.attention_form), *rate_notes(model, system)),
     }
 
 

@@ -31,6 +31,7 @@ from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, has_experts, small
 from meshwright.search.candidates import combinations, divisors
 from meshwright.system.system import System
 from meshwright.workload.batches import decode
+from meshwright.workload.operators import FormChoice
 
 Objective: TypeAlias = Literal["cost", "latency", "throughput"]
 SEARCHED: Final = ("replicas", "tp", "pp", "ep", "etp")
@@ -46,12 +47,12 @@ class ServeOptions:
     second); None takes cost with a deadline, latency without. Of a continuous batch: `cost` (device-seconds per token),
     `latency` (seconds between tokens) or `throughput` (tokens a second), and None takes cost.   all_reduce_time:
     seconds of one all_reduce in every group, in place of the algorithm's.   expert_reads: experts that the rows of a
-    step read.   prefill: of a continuous batch, whether prompts are cached when their sessions arrive (as under fifo),
-    or computed between the steps of the replica that decodes them.   power_budget, power_base: watts of all boxes
-    together, and of what draws beside them.   fault: one part that stops, reported beside the plan.   flips: whether
-    they are searched.   workspace: bytes kept free on every device (assumed).   reserve: computes and itemises them
-    instead.   shards: the form of the ledger, as in fit; how a step reads weights is `weight_reads`.   layout: fixed
-    fields, the rest is searched.
+    step read.   attention_form: of latent attention.   prefill: of a continuous batch, whether prompts are cached when
+    their sessions arrive (as under fifo), or computed between the steps of the replica that decodes them.
+    power_budget, power_base: watts of all boxes together, and of what draws beside them.   fault: one part that stops,
+    reported beside the plan.   flips: whether they are searched.   workspace: bytes kept free on every device
+    (assumed).   reserve: computes and itemises them instead.   shards: the form of the ledger, as in fit; how a step
+    reads weights is `weight_reads`.   layout: fixed fields, the rest is searched.
     """
 
     objective: Objective | None = None
@@ -59,6 +60,7 @@ class ServeOptions:
     all_reduce_time: Seconds | None = None
     weight_reads: WeightReads = "strict"
     expert_reads: ExpertReads = "expected"
+    attention_form: FormChoice = "by_phase"
     prefill: Literal["cached", "between_steps"] = "cached"
     workspace: Bytes = WORKSPACE
     reserve: ReserveRule | None = None
@@ -78,6 +80,7 @@ class ServeOptions:
             all_reduce_s=self.all_reduce_time,
             weight_reads=self.weight_reads,
             expert_reads=self.expert_reads,
+            attention_form=self.attention_form,
         )
 
     @property

@@ -22,9 +22,10 @@ from meshwright.layout.ownership import local_sizes
 from meshwright.layout.rules import keeps_all
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.formats import WHOLE
+from meshwright.model.mixers import LatentAttention
 from meshwright.model.model import block_weights
 from meshwright.system.facts import Facts
-from meshwright.workload.operators import operators
+from meshwright.workload.operators import FormChoice, operators
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
@@ -45,6 +46,17 @@ _MOST_COUNT: Final = 2**20
 _MOST_SCRATCH: Final = 2**40
 _CUT_BLOCKS: Final = "engines such as vLLM and SGLang refuse to load that"
 _CUT_GROUPS: Final = {"mxfp4": "engines such as vLLM pad each shard to whole groups, which is not counted"}
+
+
+def form_notes(model: Model, form: FormChoice) -> tuple[str, ...]:
+    """Which form latent attention has in a step; nothing where a model has one form alone."""
+    mixers = [block.mixer for block in model.kinds]
+    if any(item.pair_products("expanded") != item.pair_products("absorbed") for item in mixers):
+        said = "absorbed in decode steps, expanded in prompts" if form == "by_phase" else form
+        return (f"latent attention: {said} (--attention-form)",)
+    if any(isinstance(item, LatentAttention) for item in mixers):
+        return ("latent attention over chosen positions: absorbed, in prompts too",)
+    return ()
 
 
 def stated_system(system: System) -> System:

@@ -20,6 +20,7 @@ from meshwright.layout.layouts import table
 from meshwright.layout.placement import instances
 from meshwright.layout.rules import first_broken
 from meshwright.model.model import parameter_bytes
+from meshwright.scenarios._by_length import by_length
 from meshwright.scenarios._engine import EngineOptions, engine_block, engine_exclusion, engine_notes
 from meshwright.scenarios._resident import resident_ledger
 from meshwright.scenarios._shared import (
@@ -94,6 +95,7 @@ def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Re
     ledger, computed = fit_ledger(model, system, layout, options)
     memory = memory_row(ledger, 0, system, counted=options.context > 0) | reserve_row(computed, 0)
     memory |= _whole(model, system, layout, ledger, options.shards) | _engine(model, system, layout, options)
+    memory |= by_length(model, system, layout, options, options.context)
     refused = engine_exclusion(memory["engine"]) if "engine" in memory else None
     enough = memory["per_rank_bytes"] <= memory["capacity_bytes"]
     fits = enough and refused is None

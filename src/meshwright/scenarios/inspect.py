@@ -19,11 +19,11 @@ from meshwright.cost.model_flops import (
 from meshwright.job.serve import MOST_SESSIONS, MOST_TOKENS, check_range
 from meshwright.layout.ownership import AXIS_OF_ROLE
 from meshwright.model.model import Model, format_bytes, parameter_bytes, parameter_counts
-from meshwright.scenarios._shared import NO_TOKENS, position_warning, sources_of, stated_model
+from meshwright.scenarios._shared import NO_TOKENS, form_notes, position_warning, sources_of, stated_model
 from meshwright.workload.attention import score_flops
 from meshwright.workload.batches import Batch, decode, prefill
 from meshwright.workload.feed_forward import distinct_experts
-from meshwright.workload.operators import NOT_MODELLED, Operator, form_of, operators
+from meshwright.workload.operators import NOT_MODELLED, FormChoice, Operator, form_of, operators
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,11 +36,13 @@ class InspectOptions:
     """batch: sessions decoded together, one token each.   context: positions cached per session before the step.
 
     sequence: length of a training sequence, to count the FLOPs of training on it; 0 leaves training out.
+    attention_form: of latent attention in the decode step.
     """
 
     batch: int = 1
     context: Tokens = NO_TOKENS
     sequence: Tokens = NO_TOKENS
+    attention_form: FormChoice = "by_phase"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ def inspect(model: Model, options: InspectOptions) -> Result:
     check_range("batch", options.batch, 1, MOST_SESSIONS)
     check_range("context", options.context, 0, MOST_TOKENS)
     check_range("sequence", options.sequence, 0, MOST_TOKENS)
-    work = token_work(model, options.batch, options.context)
+    work = token_work(model, options.batch, options.context, options.attention_form)
     counts = parameter_counts(model)
     body: dict[str, Any] = {
         "parameters": counts,
@@ -84,7 +86,7 @@ def inspect(model: Model, options: InspectOptions) -> Result:
         inputs={"model": stated_model(model), "system": None, "job": None, "layout": None, "options": options},
         defaulted=model.defaulted,
         warnings=position_warning(model, options.sequence),
-        notes=model.notes,
+        notes=(*model.notes, *form_notes(model, options.attention_form)),
         not_modelled=NOT_MODELLED,
         sources=(*sources_of(model, None), *_convention_sources(options.sequence)),
         basis=_BASIS,
@@ -92,14 +94,14 @@ def inspect(model: Model, options: InspectOptions) -> Result:
     )
 
 
-def token_work(model: Model, batch: int, context: int) -> TokenWork:
+def token_work(model: Model, batch: int, context: int, form: FormChoice = "by_phase") -> TokenWork:
     """FLOPs per token and bytes per step of decoding `batch` sessions that each have `context` positions cached.
 
     Weights are read once a step; a mixture reads the experts that the batch is expected to choose (uniform routing,
     equation 6-8). Source: chapter "Supernodes", sections 6.1.2, 6.2.2.
     """
     step = decode(context, 1)
-    table = operators(model, form_of(step, "by_phase"))
+    table = operators(model, form_of(step, form))
     weight_flops = sum(_matrix_flops(item, step) for item in table)
     scored = sum(_attention_flops(item, step) for item in table)
     read = sum(_read_bytes(model, item, batch) for item in table)
@@ -208,7 +210,7 @@ def _attention_flops(operator: Operator, step: Batch) -> int:
     if not operator.state:
         return 0
     columns = operator.scores.elements, operator.values.elements
-    return operator.count * score_flops(*columns, step.pairs_seen(operator.span)) // step.steps
+    return operator.count * score_flops(*columns, int(step.pairs_seen(operator.span))) // step.steps
 
 
 def _state_read_bytes(model: Model, operator: Operator, step: Batch) -> int:

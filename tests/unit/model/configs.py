@@ -44,6 +44,7 @@ HYBRID_NAMES = (
     "bamba",
     "granitemoehybrid",
     "jamba",
+    "kimi_linear",
     "llama4_text",
     "minimax",
     "minimax_m2",

@@ -12,6 +12,7 @@ from meshwright.cli.options import (
     ModelChoice,
     Output,
     changed,
+    form_option,
     layout_option,
     model_options,
     output_options,
@@ -49,6 +50,7 @@ _JOB: Final = ("sessions", "context", "new_tokens", "on_time", "discipline", "tt
 )
 @click.option("--prefill", type=click.Choice(["cached", "between-steps"]), default="cached", show_default=True)
 @click.option("--expert-reads", default="expected", show_default=True, help="expected, full, a number, or a file.")
+@form_option
 @click.option("--all-reduce", default="auto", show_default=True, help="auto, measured, or an algorithm by name.")
 @click.option("--all-reduce-time", default=None, help="Seconds of one all_reduce in every group, as in 12us.")
 @click.option("--weight-reads", type=click.Choice(["strict", "even"]), default="strict", show_default=True)
@@ -80,7 +82,8 @@ def command(
     deadline, fault = read_deadline(given.pop("deadline")), given.pop("fault")
     job = build(ServeJob, {**{name: given.pop(name) for name in _JOB}, **deadline}, "job")
     stops = None if fault is None else read_fault(fault)
-    given |= {"prefill": given["prefill"].replace("-", "_"), "expert_reads": read_expert_reads(given["expert_reads"])}
+    given |= {name: given[name].replace("-", "_") for name in ("prefill", "attention_form")}
+    given |= {"expert_reads": read_expert_reads(given["expert_reads"])}
     given |= {"fault": stops, "layout": fixed_of(layout, changes["layout"])}
     options = build(ServeOptions, workspace_fields(given), "plan serve")
     read, on = model_of(model, changes["model"]), system_of(system, changes["system"])

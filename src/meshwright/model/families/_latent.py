@@ -42,14 +42,18 @@ class Sizes:
 
 
 def read_latent(fields: Fields, sizes: Sizes) -> LatentAttention:
-    """Latent attention over all positions. Raises MOD008 for an odd number of columns with positions."""
+    """Latent attention over all positions. Raises MOD008 for an odd number of columns with positions.
+
+    Queries are made at once where `q_lora_rank` is null, or 0, which TOML can say.
+    """
     rope = fields.integer("qk_rope_head_dim", default=64)
     if rope % 2:
         cause = f"{fields.family}: qk_rope_head_dim={rope} is odd, and rotary positions turn pairs"
         raise ModelError(8, cause, "give an even qk_rope_head_dim")
+    at_once = fields.data.get("q_lora_rank") == 0
     return LatentAttention(
         heads=fields.integer("num_attention_heads", default=sizes.heads),
-        query_rank=fields.optional("q_lora_rank", default=sizes.query_rank),
+        query_rank=None if at_once else fields.optional("q_lora_rank", default=sizes.query_rank),
         kv_rank=fields.integer("kv_lora_rank", default=512),
         nope_dim=fields.integer("qk_nope_head_dim", default=sizes.nope_dim),
         rope_dim=rope,

@@ -53,7 +53,7 @@ def read(fields: Fields, name: str) -> Model:
     note_unused(fields, "tie_word_embeddings", "its class keeps a head of its own", usual=False)
     extra = fields.data.get("num_nextn_predict_layers")
     predictors = (Apart(name="mtp", parameters=None, note=_MTP),) if extra else ()
-    return replace(model, apart=(*buffers(model), *predictors))
+    return replace(model, apart=(*buffers(model), *predictors), notes=tuple(fields.notes))
 
 
 def _read_kinds(fields: Fields) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from meshwright.model.formats import FP32
 from meshwright.model.mixers.told import MatrixProduct, Recurrence, SessionState
@@ -11,6 +11,8 @@ from meshwright.model.tensors import Dim, Tensor
 if TYPE_CHECKING:
     from meshwright.model.mixers.told import Form, PairProduct, PositionState
     from meshwright.model.tensors import Part
+
+_MATRIX: Final = 2
 
 
 class FixedState:
@@ -42,7 +44,9 @@ class FixedState:
     def matrix_products(self, form: Form) -> tuple[MatrixProduct, ...]:  # noqa: ARG002 - it has one form
         """All its matrices; the filters of a convolution are none."""
         return tuple(
-            MatrixProduct(name=tensor.name.removesuffix(".weight")) for tensor in self.weights(1) if tensor.quantized
+            MatrixProduct(name=tensor.name.removesuffix(".weight"))
+            for tensor in self.weights(1)
+            if tensor.name.endswith(".weight") and len(tensor.dims) == _MATRIX
         )
 
     def pair_products(self, form: Form) -> tuple[PairProduct, ...]:  # noqa: ARG002 - it has one form
@@ -57,6 +61,11 @@ class FixedState:
 def matrix(name: str, out: Dim, inner: Dim) -> Tensor:
     """A projection [out, in]."""
     return Tensor(name=f"{name}.weight", part="attention", dims=(out, inner), quantized=True)
+
+
+def narrow(name: str, out: Dim, inner: Dim) -> Tensor:
+    """A projection [out, in] to a number or two a head, which checkpoints store plain beside quantized ones."""
+    return Tensor(name=f"{name}.weight", part="attention", dims=(out, inner))
 
 
 def vector(name: str, dim: Dim, part: Part = "attention") -> Tensor:

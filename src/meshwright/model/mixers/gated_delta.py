@@ -12,6 +12,7 @@ from meshwright.model.mixers._recurrent import (
     heads_of,
     matrix,
     matrix_state,
+    narrow,
     plain,
     recurrence,
     vector,
@@ -63,14 +64,14 @@ class GatedDelta(FixedState):
             joined = heads_of(self.key_heads, 2 * self.key_dim + 2 * ratio * self.value_dim)
             found = [
                 matrix("linear_attn.in_proj_qkvz", joined, wide),
-                matrix("linear_attn.in_proj_ba", heads_of(self.key_heads, 2 * ratio), wide),
+                narrow("linear_attn.in_proj_ba", heads_of(self.key_heads, 2 * ratio), wide),
             ]
         else:
             found = [
                 matrix("linear_attn.in_proj_qkv", self._channels(), wide),
                 matrix("linear_attn.in_proj_z", values, wide),
-                matrix("linear_attn.in_proj_b", each, wide),
-                matrix("linear_attn.in_proj_a", each, wide),
+                narrow("linear_attn.in_proj_b", each, wide),
+                narrow("linear_attn.in_proj_a", each, wide),
             ]
         return (
             *found,

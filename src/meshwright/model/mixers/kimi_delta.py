@@ -54,7 +54,7 @@ class KimiDelta(FixedState):
             matrix("self_attn.forget_gate.f_b_proj", columns, narrow),
             vector("self_attn.forget_gate.dt_bias", columns),
             vector("self_attn.forget_gate.A_log", each),
-            matrix("self_attn.b_proj", each, wide),
+            narrow("self_attn.b_proj", each, wide),
             matrix("self_attn.g_a_proj", narrow, wide),
             matrix("self_attn.g_b_proj", columns, narrow),
             vector("self_attn.o_norm.weight", narrow, "norms"),
