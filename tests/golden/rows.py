@@ -44,6 +44,7 @@ _COUNTS: Final = (
     "crossings",
     "dL/dtheta",
     "elements",
+    "experts",
     "factor",
     "forwards",
     "fraction",
@@ -57,14 +58,18 @@ _COUNTS: Final = (
     "log2",
     "messages",
     "micro-batches",
+    "mm2",
     "objects",
     "ops",
+    "pairs",
     "params",
     "ports",
     "ratio",
+    "reads",
     "req/s",
     "requests",
     "rounds",
+    "rows",
     "seq/s",
     "servers",
     "sessions",
@@ -75,16 +80,20 @@ _COUNTS: Final = (
     "theta",
     "tokens",
     "tokens/s",
+    "token/s",
     "transactions",
     "value",
+    "wafers",
     "x",
     "x M",
 )
+_BARE: Final = ("cards", "mm2")
 _NUMBER: Final = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PRODUCT: Final = re.compile(rf"\s*({_NUMBER}(?:\s*\*\s*{_NUMBER})*)\s*(.*?)\s*")
 _LIST: Final = re.compile(rf"\[{_NUMBER}(,\s*{_NUMBER})*\]|{_NUMBER}(,\s*{_NUMBER})+")
 _POWER: Final = re.compile(r"(\d+)\^(\d+)")
 _LIST_OF: Final = re.compile(rf"{_NUMBER}(,\s*{_NUMBER})+ [A-Za-z]+")
+_TUPLE: Final = re.compile(rf"\({_NUMBER}(,\s*{_NUMBER})+\)")
 _ASIDE: Final = re.compile(r"\s*\([^()]*\)$")
 _PARTS: Final = re.compile(r";(?![^()\[\]]*[)\]])")
 
@@ -95,6 +104,7 @@ def _units() -> dict[str, tuple[str, Fraction]]:
     table |= {
         "%": ("", Fraction(1, 100)),
         "1e6": ("", Fraction(10**6)),
+        "million": ("", Fraction(10**6)),
         "1e9 tokens": ("tokens", Fraction(10**9)),
         "GPU*s": ("GPU*s", Fraction(1)),
         "bytes": ("B", Fraction(1)),
@@ -139,9 +149,10 @@ class Quantity:
         """As the command line takes it: a bare whole number as an int, everything else as text with its unit."""
         if not self.unit and self.number.denominator == 1:
             return int(self.number)
+        unit = "" if self.unit in _BARE else self.unit.removesuffix("/token")  # the name of the place says the rest
         whole = self.number.denominator == 1
         number = self.digits or (str(int(self.number)) if whole else repr(float(self.number)))
-        return f"{number} {self.unit}".strip()
+        return f"{number} {unit}".strip()
 
 
 Value = Quantity | tuple[Fraction, ...] | str | bool
@@ -232,7 +243,7 @@ def read_inputs(text: str) -> dict[str, Value]:
 def read_value(text: str) -> Value:
     """A number with its unit, a sum or product of numbers, a list, or words."""
     said = text.strip()
-    while _ASIDE.search(said):
+    while _ASIDE.search(said) and not _TUPLE.fullmatch(said):
         said = _ASIDE.sub("", said).strip()
     said = said.rpartition("=")[2].strip()
     power = _POWER.fullmatch(said)
@@ -240,7 +251,7 @@ def read_value(text: str) -> Value:
         return Quantity(number=Fraction(int(power.group(1)) ** int(power.group(2))), unit="", digits="")
     if _LIST_OF.fullmatch(said):  # `100,60,40,40 GB` is no number
         return said
-    if _LIST.fullmatch(said):
+    if _LIST.fullmatch(said) or _TUPLE.fullmatch(said):
         return _listed(said)
     terms = [_product(term) for term in said.split(" + ")]
     made = [term for term in terms if term is not None]
@@ -272,7 +283,7 @@ def _product(text: str) -> Quantity | None:
 
 
 def _listed(text: str) -> tuple[Fraction, ...]:
-    return tuple(Fraction(item.strip()) for item in text.strip("[]").split(","))
+    return tuple(Fraction(item.strip()) for item in text.strip("[]()").split(","))
 
 
 def agrees(found: object, expected: object, rel_tol: Fraction) -> bool:

@@ -66,6 +66,9 @@ _ANOTHER = {
     "all on A": ("beside sender",),
     "beside sender": ("all on A",),
     "0-2-1-3": ("0-1-2-3",),
+    "sum e^(m_r-m) u_r": ("6,4",),
+    "Kimi K3": ("DeepSeek V4-Pro",),
+    "DeepSeek V4-Flash": ("Kimi K3",),
 }
 
 

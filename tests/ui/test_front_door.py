@@ -145,7 +145,8 @@ def test_inputs_of_a_training_plan_are_enough_to_ask_again(answers):
     }  # fmt: skip
     assert inputs["options"] == {
         "objective": "date", "efficiency": None, "efficiency_kind": "model_flops", "prefetch": "on", "nic": "own",
-        "input_wait": None, "prep_workers": None, "prep_rate": None, "activation_budget": 10 * 2**30,
+        "cp_split": "zigzag", "cp_exchange": "ring", "input_wait": None, "prep_workers": None, "prep_rate": None,
+        "activation_budget": 10 * 2**30,
         "usable_memory": None, "workspace": 2 * 2**30, "kernel": "flash", "loss": "materialised", "shards": "even",
         "elementwise": "eager", "card_mtbf": None, "job_mtbf": None, "common_mode_mtbf": [],
         "checkpoint_interval": 1800.0, "checkpoint_copy": None, "storage_write": None, "restart": 120.0,

@@ -22,6 +22,7 @@ from meshwright.cost.training_exchange import boundary_s, layer_exchange, state_
 from meshwright.cost.training_work import training_work
 from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import ZERO_OF_STATE
+from meshwright.workload.context_split import RING_OF_ZIGZAG, ContextPlan
 from meshwright.workload.slots import Work, read_schedule
 
 if TYPE_CHECKING:
@@ -59,13 +60,14 @@ class TrainingAssumptions:
     efficiency: the share of the peak; None for a roofline at datasheet rates, which is a lower bound.
     efficiency_kind: `model_flops` holds recompute, the update and all that is no matrix product; `compute` is that of
     matrix products alone, recompute included.   prefetch: whether gathers and reductions run beside computation.
-    nic: whether a device has its share of a box's NICs or all have one.
+    nic: whether a device has its share of a box's NICs or all have one.   context: how ranks of cp share a sequence.
     """
 
     efficiency: float | None = None
     efficiency_kind: EfficiencyKind = "model_flops"
     prefetch: Prefetch = "on"
     nic: Nic = "own"
+    context: ContextPlan = RING_OF_ZIGZAG
 
     @property
     def recompute_charged(self) -> bool:
@@ -210,13 +212,15 @@ def training_parts(
     model: Model, system: System, job: TrainJob, layouts: Layouts, assumptions: TrainingAssumptions
 ) -> TrainingParts:
     """What the estimate adds up, and a simulated step runs."""
-    nic, model = assumptions.nic, in_operands(model, job.recipe)
-    work = training_work(model, system, layouts, job.recipe, job.sequence, assumptions.efficiency)
+    nic, model, context = assumptions.nic, in_operands(model, job.recipe), assumptions.context
+    work = training_work(model, system, layouts, job.recipe, job.sequence, assumptions.efficiency, context)
     layers, place = distinct(layouts, (*_MESH, "sp", "micro_batch", "recompute"))
     meshes, mesh = distinct(layouts, _MESH)
     return TrainingParts(
         work=work,
-        inside=layer_exchange(model, system, layers, job.sequence, work.take(_first_of(place, len(layers))), nic),
+        inside=layer_exchange(
+            model, system, layers, job.sequence, work.take(_first_of(place, len(layers))), nic, context
+        ),
         place=place,
         moved=state_exchange(model, system, meshes, job.recipe, nic),
         mesh=mesh,

@@ -17,9 +17,10 @@ from meshwright.cost.collectives import all_reduce, port_bytes, program_s, send_
 from meshwright.cost.groups import group_along, group_of, rates
 from meshwright.cost.kept import gathered, gradient_buffers, updated
 from meshwright.cost.pipelines import added
-from meshwright.layout.ownership import fullest_sizes, product, shard_group_size
+from meshwright.layout.ownership import fullest_sizes, local_elements, product, shard_group_size
 from meshwright.layout.placement import boundaries_outside, group_nodes, joined, leaves_node
 from meshwright.model.model import block_weights, first_weights, last_weights
+from meshwright.workload.context_split import RING_OF_ZIGZAG
 from meshwright.workload.training_messages import training_messages
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from meshwright.model.model import Model
     from meshwright.model.tensors import Tensor
     from meshwright.system.system import System
-    from meshwright.workload.training_messages import TrainingMessage
+    from meshwright.workload.context_split import ContextPlan
+from meshwright.workload.training_messages import TrainingMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,14 +69,23 @@ class StateExchange:
 
 
 def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exchanges run
-    model: Model, system: System, layouts: Layouts, sequence: int, work: TrainingWork, nic: Nic
+    model: Model,
+    system: System,
+    layouts: Layouts,
+    sequence: int,
+    work: TrainingWork,
+    nic: Nic,
+    context: ContextPlan = RING_OF_ZIGZAG,
 ) -> LayerExchange:
-    """What the layers and ends wait for. cp's ring runs beside attention: what is longer than it is waited for."""
+    """What the layers and ends wait for. cp's ring runs beside attention: what is longer than it is waited for.
+
+    A gather of K and V, the two all_to_alls of Ulysses, and state that passes through the ranks are waited for whole.
+    """
     shape = (len(layouts), len(model.kinds) + 2)
     forward: Any = np.zeros(shape)
     backward: Any = np.zeros(shape)
     groups = {axis: group_along(system, layouts, axis, nic) for axis in ("tp", "cp")}
-    for message in training_messages(model):
+    for message in training_messages(model, context):
         place = {"first": shape[1] - 2, "last": shape[1] - 1}.get(str(message.place), message.place)
         assert isinstance(place, int)
         seconds = _message_s(model, system, layouts, sequence, message, groups, nic)
@@ -107,9 +118,12 @@ def _message_s(  # noqa: PLR0917 - the nouns and a message
         return None
     sent: Any = message_bytes(model, layouts, sequence, message)
     none = np.zeros(1)
-    if message.operation == "ring":
+    if message.axis == "cp":
         group = groups["cp"]
-        seconds = program_s("ring", "all_gather", group, sent * degree)
+        if message.operation == "all_to_all":
+            seconds = program_s("direct", "all_to_all", group, sent)
+        else:  # as many rounds as there are other ranks, one message each: round, gathered, or passed on
+            seconds = program_s("ring", "all_gather", group, sent * degree)
         return where(degree > 1, seconds, none)
     spread = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
     spread = spread | layouts.columns["sp"]
@@ -133,17 +147,41 @@ def _message_s(  # noqa: PLR0917 - the nouns and a message
 def message_bytes(model: Model, layouts: Layouts, sequence: int, message: TrainingMessage) -> Floats:
     """Bytes of one such exchange of one micro-batch, as its collective counts a message.
 
-    Of an all_reduce its buffer, which under sp a reduce_scatter is given and an all_gather gives; of a ring what one
-    round sends; of an all_to_all what a rank sends.
+    Of an all_reduce its buffer, which under sp a reduce_scatter is given and an all_gather gives; of a ring, a gather
+    or a pass over cp what one round sends; of an all_to_all what a rank sends.
     """
     element: Any = model.plain.bits / 8
     rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
-    if message.operation == "ring":
+    if message.operation == "pass":
+        return _session_bytes(model, layouts, message)
+    if message.operation in {"ring", "all_gather"}:
         sizes = [product(fullest_sizes(item, layouts, "kv_cache")) for item in message.state]
         return sum(size * element for size in sizes) * rows
+    if message.axis == "cp":
+        heads = [local_elements(item, layouts, "activations") * element for item in message.heads]
+        return (sum(heads) + _repeated_heads(layouts, message) * element) * rows
     if message.axis != "tp":
         rows = rows / layouts.degree("tp")
     return rows * (message.row_elements * element)
+
+
+def _session_bytes(model: Model, layouts: Layouts, message: TrainingMessage) -> Any:
+    """State of fixed size of the sequences of a micro-batch, on one rank."""
+    total: Any = 0
+    for item in message.sessions:
+        kept = model.plain if item.format is None else item.format
+        total = total + product(fullest_sizes(item.tensor, layouts, "kv_cache")) * (kept.bits / 8)
+    return total * layouts.degree("micro_batch") * np.ones(len(layouts))
+
+
+def _repeated_heads(layouts: Layouts, message: TrainingMessage) -> Any:
+    """K and V of one row that a rank sends, of which every rank of cp needs a head: few heads are sent repeatedly."""
+    total: Any = np.zeros(len(layouts))
+    for tensor in message.state:
+        local = local_elements(tensor, layouts, "kv_cache")
+        grain = max(dim.grain for dim in tensor.dims if dim.role == "kv_heads")
+        total = total + maximum(local, layouts.degree("cp") * grain)
+    return total
 
 
 def _expert_nodes(system: System, layouts: Layouts) -> Any:

@@ -20,6 +20,7 @@ from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import fullest_sizes, local_elements, product
 from meshwright.workload.attention import score_flops
 from meshwright.workload.batches import prefill
+from meshwright.workload.context_split import RING_OF_ZIGZAG, ContextPlan, busiest_pairs
 from meshwright.workload.operators import operators
 from meshwright.workload.recomputing import repeated
 
@@ -70,18 +71,27 @@ def training_work(  # noqa: PLR0917 - the nouns, and the rate
     recipe: Recipe,
     sequence: int,
     efficiency: float | None,
+    context: ContextPlan = RING_OF_ZIGZAG,
 ) -> TrainingWork:
-    """The work of every row. efficiency: the share of the peak that matrix products reach; None for a roofline.
+    """The work of every row; of cp the rank that scores most pairs counts.
+
+    efficiency: the share of the peak that matrix products reach; None for a roofline.
 
     Raises SYS005 for an accelerator without a rate for the recipe. Source: chapter "Training systems", section 10.1.3.
     Leaves out norms, activation functions, optimizer and what else is no matrix product.
     """
     own, place = distinct(layouts, FIELDS)
-    return _work(model, system, own, recipe, sequence, efficiency).take(place)
+    return _work(model, system, own, recipe, sequence, efficiency, context).take(place)
 
 
 def _work(  # noqa: PLR0917 - as above
-    model: Model, system: System, layouts: Layouts, recipe: Recipe, sequence: int, efficiency: float | None
+    model: Model,
+    system: System,
+    layouts: Layouts,
+    recipe: Recipe,
+    sequence: int,
+    efficiency: float | None,
+    context: ContextPlan,
 ) -> TrainingWork:
     shape = (len(layouts), len(model.kinds) + 2)
     found: dict[str, Any] = {name: np.zeros(shape) for name in TrainingWork.__slots__}
@@ -91,7 +101,7 @@ def _work(  # noqa: PLR0917 - as above
         column = shape[1] - 1 if operator.kind is None else operator.kind
         each = values(operator.count) / (1 if operator.kind is None else values(model.kind_counts[operator.kind]))
         share = 0.0 if operator.kind is None else again[operator.name]
-        for run in _runs(model, system, layouts, recipe, sequence, operator, efficiency):
+        for run in _runs(model, system, layouts, recipe, sequence, operator, efficiency, context):
             parts = run.parts(each, share)
             for name, part in parts.items():
                 found[name] = added(found[name], column, part)
@@ -134,6 +144,7 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
     sequence: int,
     operator: Operator,
     efficiency: float | None,
+    context: ContextPlan,
 ) -> list[_Run]:
     """Of an operator, then of the adapters of its matrix; beside adapters the matrix itself is frozen."""
     scored = not operator.weights
@@ -142,15 +153,17 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
         ways += [replace(operator, weights=(half,)) for half in adapters(operator.weights[0], recipe)]
     found: list[_Run] = []
     for place, item in enumerate(ways):
-        flops: Any = named(operator_flops(layouts, sequence, item), f"{item.name}_flops")
+        flops: Any = named(operator_flops(layouts, sequence, item, context), f"{item.name}_flops")
         seconds = _seconds(model, system, layouts, recipe, item, flops, efficiency)
         trained = not scored and (place > 0 or recipe.lora_rank == 0)
         found.append(_Run(flops=flops, seconds=seconds, trained=trained, scored=scored))
     return found
 
 
-def operator_flops(layouts: Layouts, sequence: int, operator: Operator) -> Floats:
-    """Forward FLOPs of one run of an operator on one rank.
+def operator_flops(
+    layouts: Layouts, sequence: int, operator: Operator, context: ContextPlan = RING_OF_ZIGZAG
+) -> Floats:
+    """Forward FLOPs of one run of an operator on one rank, of cp on that which scores most pairs.
 
     Experts: uniform dropless routing over the ranks of a stage, each of which computes its share of all visits.
     """
@@ -158,8 +171,7 @@ def operator_flops(layouts: Layouts, sequence: int, operator: Operator) -> Float
     if operator.scores.dims:
         scored: Any = local_elements(operator.scores, layouts, "activations") * 1.0
         mixed: Any = local_elements(operator.values, layouts, "activations") * 1.0
-        pairs: Any = layouts.degree("micro_batch") * (1.0 * prefill(sequence).pairs_seen(operator.span))
-        return score_flops(scored, mixed, pairs / layouts.degree("cp"))
+        return score_flops(scored, mixed, _scored_pairs(layouts, sequence, operator, context))
     if operator.recurrence is not None:
         turned: Any = local_elements(operator.recurrence.chunked, layouts, "activations") * 1.0
         return matmul_flops(turned, rows)
@@ -168,6 +180,21 @@ def operator_flops(layouts: Layouts, sequence: int, operator: Operator) -> Float
         return matmul_flops(product(sizes) * np.ones(len(layouts)), rows)
     visits = rows * operator.top_k * layouts.degree("etp") / layouts.degree("tp")
     return matmul_flops(product(sizes[1:]) * np.ones(len(layouts)), visits)
+
+
+def _scored_pairs(layouts: Layouts, sequence: int, operator: Operator, context: ContextPlan) -> Any:
+    """(query, key) pairs of one micro-batch on the rank of cp that has most of them."""
+    samples = layouts.degree("micro_batch")
+    degrees = layouts.plain().degree("cp")
+    if context.even(operator.span) or int(degrees.max(initial=1)) == 1:
+        pairs: Any = samples * (1.0 * prefill(sequence).pairs_seen(operator.span))
+        return pairs / layouts.degree("cp")
+    distinct_degrees, place = np.unique(degrees, return_inverse=True)
+    most = [
+        busiest_pairs(context.split, (values(sequence),), degree, "causal", operator.span)
+        for degree in distinct_degrees.tolist()
+    ]
+    return samples * named(np.array(most, dtype=np.float64)[place], "busiest_pairs")
 
 
 def _seconds(  # noqa: PLR0917 - the nouns and an operator

@@ -68,7 +68,7 @@ def boxes_in_time(model: Model, system: System, job: TrainJob, options: TrainOpt
     for nodes in range(begin, begin + _MOST_TRIED):
         larger = replace(system, nodes=nodes, fault_domains={})
         try:
-            space = training_space(model, larger, job, fixed, engine=asked_rules(job, options))
+            space = training_space(model, larger, job, fixed, options.context, engine=asked_rules(job, options))
         except LayoutError:
             continue
         first = next(chunks(space, model, _FEW), None)
@@ -82,12 +82,12 @@ def _holds(model: Model, system: System, job: TrainJob, options: TrainOptions, r
     fixed = {"micro_batch": 1, "recompute": recompute, **options.layout}
     engine = asked_rules(job, options)
     try:
-        space = training_space(model, system, job, fixed, engine=engine)
-        space = space if space.size else training_space(model, system, job, fixed, "asked", engine)
+        space = training_space(model, system, job, fixed, options.context, engine=engine)
+        space = space if space.size else training_space(model, system, job, fixed, options.context, "asked", engine)
     except LayoutError:
         return False
     for layouts in chunks(space, model):
         table = training_table(model, system, job, options, layouts)
-        if bool((table.fits & ~refused(model, job, layouts, engine)).any()):
+        if bool((table.fits & ~refused(model, job, options.context, layouts, engine)).any()):
             return True
     return False

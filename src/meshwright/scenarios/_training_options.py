@@ -13,6 +13,7 @@ from meshwright.cost.memory_even import Shards
 from meshwright.cost.training import Prefetch, TrainingAssumptions
 from meshwright.cost.training_work import EfficiencyKind
 from meshwright.layout.layout import checked_fields
+from meshwright.workload.context_split import ContextExchange, ContextPlan, ContextSplit
 
 TrainObjective: TypeAlias = Literal["date", "cost", "gpu_hours"]
 NO_TIME: Final = Seconds(0.0)
@@ -29,7 +30,8 @@ INTERVAL: Final = Seconds(1800.0)
 class TrainOptions:
     """Assumptions; what is None or zero adds nothing.
 
-    efficiency, efficiency_kind, prefetch, nic: of the estimator.   input_wait: of every step; or prep_workers, each
+    efficiency, efficiency_kind, prefetch, nic: of the estimator.   cp_split, cp_exchange: which positions each rank of
+    cp keeps, and how attention meets the others'.   input_wait: of every step; or prep_workers, each
     preparing prep_rate sequences a second, beside the step.   activation_budget: in place of the computed activations,
     gathers and workspace.   usable_memory: of a device, in place of its capacity.   workspace: kept free (assumed).
     card_mtbf, job_mtbf: mean time between failures of one device, or of all of them; without either none fails.
@@ -53,6 +55,8 @@ class TrainOptions:
     efficiency_kind: EfficiencyKind = "model_flops"
     prefetch: Prefetch = "on"
     nic: Nic = "own"
+    cp_split: ContextSplit = "zigzag"
+    cp_exchange: ContextExchange = "ring"
     input_wait: Seconds | None = None
     prep_workers: int | None = None
     prep_rate: float | None = None
@@ -95,7 +99,13 @@ class TrainOptions:
             efficiency_kind=self.efficiency_kind,
             prefetch=self.prefetch,
             nic=self.nic,
+            context=self.context,
         )
+
+    @property
+    def context(self) -> ContextPlan:
+        """How ranks of cp share a sequence."""
+        return ContextPlan(split=self.cp_split, exchange=self.cp_exchange)
 
 
 def checked_options(options: TrainOptions) -> TrainOptions:

@@ -16,7 +16,8 @@ from meshwright.layout.layouts import distinct
 from meshwright.layout.rules import first_broken, keeps_all
 from meshwright.scenarios._engine import engine_refusal
 from meshwright.scenarios._training_choices import has_pieces
-from meshwright.scenarios._training_space import micro_batches, takes_cp
+from meshwright.scenarios._training_context import broken_context_rule, takes_cp
+from meshwright.scenarios._training_space import micro_batches
 from meshwright.search.candidates import divisors
 from meshwright.workload.slots import Shape, read_schedule
 
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
     from meshwright.layout.rules import Rule
     from meshwright.model.model import Model
     from meshwright.system.system import System
+    from meshwright.workload.context_split import ContextPlan
 
 
-def refused(model: Model, job: TrainJob, layouts: Layouts, engine: Sequence[Rule] = ()) -> Bools:
+def refused(
+    model: Model, job: TrainJob, context: ContextPlan, layouts: Layouts, engine: Sequence[Rule] = ()
+) -> Bools:
     """Where `refusal` finds a reason."""
     count = micro_batches(job, layouts)
     few, place = distinct(
@@ -46,23 +50,31 @@ def refused(model: Model, job: TrainJob, layouts: Layouts, engine: Sequence[Rule
         is None
         for name, stages, pieces, batches in rows
     ]
-    kept = keeps_all(model, layouts, engine) & takes_cp(job, layouts.degree("cp")) & (count > 0)
+    kept = keeps_all(model, layouts, engine) & (count > 0)
+    kept &= takes_cp(model, job, context, layouts.degree("tp"), layouts.degree("cp"))
     return ~(kept & np.array(taken, dtype=np.bool_)[place])
 
 
-def refusal(  # noqa: PLR0917 - the nouns, and which
-    model: Model, system: System, job: TrainJob, layouts: Layouts, row: int, engine: Sequence[Rule] = ()
+def refusal(  # noqa: PLR0917 - the nouns, and which row
+    model: Model,
+    system: System,
+    job: TrainJob,
+    context: ContextPlan,
+    layouts: Layouts,
+    row: int,
+    engine: Sequence[Rule] = (),
 ) -> Excluded | None:
     """The first rule that a layout breaks: of an engine, of its degrees, its micro-batches, its schedule."""
     layout = layouts.row(row)
     broken = first_broken(model, layouts.take([row]), system.devices, engine)[0]
     if broken is not None:
         return engine_refusal(broken)
-    if not takes_cp(job, layout.cp):
-        reason = f"{job.sequence} positions are not two equal shards for each of cp={layout.cp} ranks"
-        taken = [cp for cp in divisors(system.devices) if takes_cp(job, cp)]
+    rule = broken_context_rule(model, job, context, layout)
+    if rule is not None:
+        taken = [cp for cp in divisors(system.devices) if bool(takes_cp(model, job, context, layout.tp, cp))]
         near = min(taken, key=lambda cp: abs(cp - layout.cp))
-        return Excluded(code="LAY036", reason=reason, nearest=f"cp={near}", limit="rule")
+        reason = rule.sentence(model, job, context, layout)
+        return Excluded(code=rule.code, reason=reason, nearest=f"cp={near}", limit="rule")
     count = int(micro_batches(job, layouts.take([row]))[0])
     if not count:
         return _uneven(job, layout)

@@ -48,7 +48,7 @@ def _candidate(  # noqa: PLR0917 - the nouns, and which
     layout = table.layouts.row(row)
     memory = _memory(system, options, table, row)
     measures = _measures(model, system, job, table, row)
-    refused = refusal(model, system, job, table.layouts, row, engine)
+    refused = refusal(model, system, job, options.context, table.layouts, row, engine)
     late = not bool(table.on_time[row])
     fits = refused is None and bool(table.fits[row])
     excluded = refused or (None if fits else _left_out(system, memory))

@@ -115,7 +115,7 @@ def search_training(  # noqa: PLR0917 - the nouns, the space, and who is told
         if seen.complete:
             best, seen = _searched(model, system, job, options, item, (best, seen), (progress, total, watch), ends)
     if seen.complete and not seen.evaluated:
-        asked = training_space(model, system, job, options.layout, "asked", space.engine)
+        asked = training_space(model, system, job, options.layout, options.context, "asked", space.engine)
         best, seen = _searched(model, system, job, options, asked, (_NONE, _UNSEEN), (progress, asked.size, watch), [])
     if best.layouts is None or not len(best.layouts):
         if not seen.complete:
@@ -147,11 +147,9 @@ def _searched(  # noqa: PLR0917 - as above
             seen = replace(seen, looked_at=seen.looked_at + ruled_out)
             if layouts is not None:
                 table = training_table(model, system, job, options, layouts)
-                broken = (
-                    refused(model, job, layouts, space.engine)
-                    if space.scope == "asked"
-                    else np.zeros(len(table), dtype=np.bool_)
-                )
+                broken = np.zeros(len(table), dtype=np.bool_)
+                if space.scope == "asked":
+                    broken = refused(model, job, options.context, layouts, space.engine)
                 seen = _counted(seen, table, broken)
                 if watch is not None:
                     watch(table, ~broken)

@@ -20,6 +20,7 @@ from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.rules import RULES, head_counts, keeps, keeps_all
 from meshwright.model.feed_forwards import Experts
 from meshwright.scenarios._training_choices import CHOICES, Agreed, KindOfMesh, Scope, agreed, choices, lines
+from meshwright.scenarios._training_context import takes_cp
 from meshwright.scenarios._training_host import check_offload
 from meshwright.search.candidates import divisors
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from meshwright.layout.rules import Rule
     from meshwright.model.model import Model
     from meshwright.system.system import System
+    from meshwright.workload.context_split import ContextPlan
 
 MESH: Final = ("tp", "cp", "pp", "dp_shard", "dp_replicate", "ep", "etp")
 ROWS: Final = 65_536
@@ -80,11 +82,12 @@ class Groups:
         return Groups(mesh=self.mesh[rows], group=self.group[rows])
 
 
-def training_space(  # noqa: PLR0917 - the nouns, and what is asked of the layouts
+def training_space(  # noqa: PLR0917 - the nouns, what is fixed and what is asked of the layouts
     model: Model,
     system: System,
     job: TrainJob,
     fixed: Mapping[str, Any],
+    context: ContextPlan,
     scope: Scope = "launchable",
     engine: tuple[Rule, ...] = (),
 ) -> Space:
@@ -97,7 +100,7 @@ def training_space(  # noqa: PLR0917 - the nouns, and what is asked of the layou
         cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan train has one replica, with data-parallel attention"
         raise LayoutError(12, cause, f"leave {foreign[0]} out")
     check_offload(system, fixed)
-    meshes = _meshes(model, system, job, fixed, scope)
+    meshes = _meshes(model, system, job, fixed, context, scope)
     line = lines(model.layers, meshes.degree("pp"), fixed, scope)
     table = _numbered(choices(job, line, fixed), CHOICES)
     kinds = _kinds_of_mesh(meshes)
@@ -208,14 +211,16 @@ def _default(name: str) -> Any:
     return "data_parallel" if name == "attention" else getattr(Layout(), name)
 
 
-def _meshes(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any], scope: Scope) -> Layouts:
+def _meshes(  # noqa: PLR0917 - the nouns, what is fixed and how far to look
+    model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any], context: ContextPlan, scope: Scope
+) -> Layouts:
     """Degrees whose product is the number of devices; the copies of attention see different samples."""
     devices = system.devices
     degrees = divisors(devices)
     heads = max(head_counts(model), default=1)
     tried = {
         "tp": [degree for degree in degrees if heads % degree == 0],
-        "cp": [degree for degree in degrees if takes_cp(job, degree)],
+        "cp": [degree for degree in degrees if takes_cp(model, job, context, 1, degree)],
         "pp": [degree for degree in degrees if degree <= model.layers],
         "dp_shard": list(degrees),
         "dp_replicate": list(degrees),
@@ -232,13 +237,7 @@ def _meshes(model: Model, system: System, job: TrainJob, fixed: Mapping[str, Any
     if scope == "asked":
         return table
     kept = keeps_all(model, table.changed({"sp": np.ones(len(table), dtype=np.bool_)}))
-    return table.take(np.flatnonzero(kept & takes_cp(job, table.degree("cp"))))
-
-
-def takes_cp(job: TrainJob, degree: Any) -> Any:
-    """Whether a sequence has two shards for each rank of cp (zigzag: one from its front, one from its back)."""
-    plain: Any = job.sequence
-    return (plain % (2 * degree) == 0) | (degree == 1)
+    return table.take(np.flatnonzero(kept & takes_cp(model, job, context, table.degree("tp"), table.degree("cp"))))
 
 
 def _no_mesh(system: System, tried: Mapping[str, Sequence[int]], fixed: Mapping[str, int]) -> LayoutError:

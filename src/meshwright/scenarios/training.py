@@ -88,7 +88,7 @@ def plan_train(
     check_fixed(model, options.layout)
     system = with_host(system, options)
     saving_of(model, system, job, options)  # refuses an interval that no save or no failure lets end
-    space = training_space(model, system, job, options.layout, engine=asked_rules(job, options))
+    space = training_space(model, system, job, options.layout, options.context, engine=asked_rules(job, options))
     shortlist = Shortlist(
         evaluated=lambda layouts: training_table(model, system, job, options, layouts),
         capacity_bytes=capacity_bytes(system, options),

@@ -1,4 +1,4 @@
-"""What a long context weighs against the weights, model by model, and how far positions stretch."""
+"""What a long context weighs against the weights, how far positions stretch, and what ranks that share it score."""
 
 from __future__ import annotations
 
@@ -20,5 +20,32 @@ from tests.golden.registry import answers
     },
 )
 @answers("study run stretched-positions", {"answer": "G6-549"})
+@answers(
+    "study run sequence-parallel",
+    {
+        "answer.whole_bytes": "G6-134",
+        "answer.rank_bytes": "G6-135",
+        "answer.sharded_bytes": "G6-136",
+        "answer.replicated_bytes": "G6-137",
+    },
+)
+@answers(
+    "study run context-split",
+    {
+        "answer.pairs": "G6-138",
+        "answer.ranks[0].pairs": "G6-139 G6-142",
+        "answer.ranks[1].pairs": "G6-140 G6-143",
+        "answer.busiest_over_least": "G6-141",
+    },
+)
+@answers("study run softmax-merge", {"answer.output": "G6-554 G6-555"})
+@answers(
+    "study run packing",
+    {
+        "answer.pairs": "G10-296 G10-297 G10-298 G10-299",
+        "answer.more_pairs_fraction": "G10-300",
+        "answer.tokens": "G10-301",
+    },
+)
 def studied(row: Row) -> object:
     return row.select(run_study(row.subject, row.settings))

@@ -7,7 +7,7 @@ from tests.golden.context import Row
 from tests.golden.registry import answers
 
 
-@answers("study run read-time", {"answer": "G6-029 G6-038 G6-105 G6-106"})
+@answers("study run read-time", {"answer": "G6-029 G6-038 G6-105 G6-106 G6-542"})
 @answers("study run compute-time", {"answer": "G6-031 G6-040 G6-124"})
 @answers(
     "study run expert-call",

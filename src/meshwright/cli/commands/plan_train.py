@@ -73,6 +73,20 @@ _TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve"
 )
 @click.option("--prefetch", type=click.Choice(["on", "off"]), default="on", show_default=True)
 @click.option("--nic", type=click.Choice(["own", "shared"]), default="own", show_default=True)
+@click.option(
+    "--cp-split",
+    type=click.Choice(["zigzag", "contiguous", "striped"]),
+    default="zigzag",
+    show_default=True,
+    help="Positions that each rank of cp keeps.",
+)
+@click.option(
+    "--cp-exchange",
+    type=click.Choice(["ring", "all-gather", "ulysses"]),
+    default="ring",
+    show_default=True,
+    help="How attention meets the positions of other ranks of cp.",
+)
 @click.option("--card-mtbf", default=None, help="Mean time between failures of one device, as in 337.07d.")
 @click.option("--job-mtbf", default=None, help="Mean time between failures of all devices, as in 7.9h.")
 @click.option("--common-mode-mtbf", default=None, metavar="T,...", help="Beside --card-mtbf: what stops all of them.")
@@ -113,6 +127,7 @@ def command(
         "seed": output.seed,
         "efficiency_kind": given["efficiency_kind"].replace("-", "_"),
         "objective": given["objective"].replace("-", "_"),
+        "cp_exchange": given["cp_exchange"].replace("-", "_"),
         "layout": fixed_of(layout, changes["layout"]),
     }
     options = build(TrainOptions, given, "plan train")
