@@ -65,6 +65,7 @@ _ANOTHER = {
     "all k^3, self included": ("others",),
     "all on A": ("beside sender",),
     "beside sender": ("all on A",),
+    "counts:8x64": ("counts:16x32",),
     "0-2-1-3": ("0-1-2-3",),
 }
 
