@@ -65,6 +65,10 @@ _ANOTHER = {
     "all k^3, self included": ("others",),
     "all on A": ("beside sender",),
     "beside sender": ("all on A",),
+    "scores as they were": ("scores after a change",),
+    "scores after a change": ("scores as they were",),
+    "64x768": ("64x1024",),
+    "64x256": ("64x128",),
     "counts:8x64": ("counts:16x32",),
     "0-2-1-3": ("0-1-2-3",),
 }

@@ -44,6 +44,7 @@ class ExpertLayer(TypedDict):
     even_over_read: Amount
     hottest_expert: Count
     max_expert_rows: Count
+    min_expert_rows: Count
     mean_expert_rows: Amount
     busiest_group: Count
     busiest_rows: Count

@@ -22,7 +22,7 @@ Attention: TypeAlias = Literal["data_parallel", "replicated", "pool"]
 _MOST_TOKENS: Final = 2**24
 _MOST_RANKS: Final = 1024
 _MOST_REPLICAS: Final = 2**14
-_MOST_FACTOR: Final = 1000.0
+MOST_FACTOR: Final = 1000.0
 _LEAST_FACTOR: Final = 0.001
 FP8: Final = "fp8"
 DRAWN_AT_MOST: Final = 1 << 27
@@ -67,7 +67,7 @@ def checked_options(options: ExpertsOptions) -> ExpertsOptions:
         "capacity-factor": (
             1.0 if options.capacity_factor is None else options.capacity_factor,
             _LEAST_FACTOR,
-            _MOST_FACTOR,
+            MOST_FACTOR,
         ),
     }
     for name, (value, least, most) in ranges.items():

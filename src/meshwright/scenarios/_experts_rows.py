@@ -89,6 +89,7 @@ class LayerRow:
     even_over_read: float
     hottest_expert: int
     max_expert_rows: int
+    min_expert_rows: int
     mean_expert_rows: float
     busiest_group: int
     busiest_rows: int
@@ -168,6 +169,7 @@ def layer_of(setting: Setting, layer: int, place: int, kind: int, mixture: Exper
         **_read(setting, kind, mixture, place, rows, run),
         hottest_expert=int(np.argmax(rows)),
         max_expert_rows=int(rows.max()),
+        min_expert_rows=int(rows.min()),
         mean_expert_rows=tokens * top_k / experts,
         busiest_group=int(np.argmax(group_rows)),
         busiest_rows=int(group_rows.max()),

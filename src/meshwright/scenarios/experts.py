@@ -32,7 +32,7 @@ from meshwright.scenarios._shared import sources_of, stated_model, stated_system
 from meshwright.scenarios._topology_links import link_name
 from meshwright.scenarios.fit import check_layout
 from meshwright.system.fabric import system_fabric
-from meshwright.workload.routing import is_drawn
+from meshwright.workload.routing import is_drawn, record_bytes
 
 if TYPE_CHECKING:
     from meshwright.model.feed_forwards import Experts
@@ -201,8 +201,8 @@ def _totals(model: Model, options: ExpertsOptions, mixture: Experts, rows: list[
         "weight_bytes": sum(row.weight_bytes for row in rows),
         "dispatch_row_bytes": row_bytes(model, options.dispatch),
         "combine_row_bytes": row_bytes(model, options.combine),
-        "record_uint16_bytes": choices * len(rows) * 2,
-        "record_int32_bytes": choices * len(rows) * 4,
+        "record_uint16_bytes": record_bytes(options.tokens, len(rows), mixture.top_k, 2),
+        "record_int32_bytes": record_bytes(options.tokens, len(rows), mixture.top_k, 4),
         "busiest_over_mean": max(row.busiest_over_mean for row in rows),
         "dropped": sum(row.dropped for row in rows),
         "padding": sum(row.padding for row in rows),

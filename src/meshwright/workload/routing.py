@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,16 +40,17 @@ def batch(  # noqa: PLR0917 - a layer of a routing, and what a batch is
 ) -> Ints:
     """[tokens, top_k]: the experts of each token, all different; the same for the same seed and place.
 
-    A trace gives its first tokens. `even`, and counts that are those of `tokens` tokens, are dealt: nothing is drawn.
+    A trace gives its first tokens. `even`, and counts that make whole rows of `tokens` tokens, are dealt: nothing is
+    drawn.
     """
     if routing.law == "trace":
         return _recorded(routing, place)[:tokens]
     if routing.law == "even":
         return np.arange(tokens * top_k).reshape(tokens, top_k) % experts
     if routing.law == "counts":
-        counts = np.array(routing.counts[min(place, len(routing.counts) - 1)][:experts])
-        if counts.sum() == tokens * top_k and (counts == np.floor(counts)).all():
-            return np.repeat(np.arange(experts), counts.astype(np.int64)).reshape(top_k, tokens).T
+        rows = _whole_rows(routing.counts[min(place, len(routing.counts) - 1)][:experts], tokens * top_k)
+        if rows is not None:
+            return np.repeat(np.arange(experts), rows).reshape(top_k, tokens).T
     generator = np.random.default_rng((seed, place))
     likely = inclusion(routing, place, experts, top_k)
     weights = (np.arange(experts) + 1.0) ** -routing.exponent
@@ -62,8 +64,15 @@ def batch(  # noqa: PLR0917 - a layer of a routing, and what a batch is
 def is_drawn(routing: Routing, tokens: int, top_k: int) -> bool:
     """Whether a batch of so many tokens comes from random numbers."""
     if routing.law == "counts":
-        return any(sum(row) != tokens * top_k or not all(map(float.is_integer, row)) for row in routing.counts)
+        return any(_whole_rows(row, tokens * top_k) is None for row in routing.counts)
     return routing.law in {"uniform", "zipf"}
+
+
+def _whole_rows(counts: tuple[float, ...], choices: int) -> Ints | None:
+    """The rows of so many choices in these proportions, where they are whole ones; None where they are not."""
+    total = sum(map(Fraction, counts))
+    rows = [Fraction(count) * choices / total for count in counts]
+    return None if any(row.denominator > 1 for row in rows) else np.array([int(row) for row in rows])
 
 
 def _recorded(routing: Routing, place: int) -> Ints:
@@ -120,3 +129,11 @@ def _systematic(likely: Floats, top_k: int, tokens: int, generator: np.random.Ge
     marks = generator.random((tokens, 1)) + np.arange(top_k)
     place = (ends[:, None, :] <= marks[:, :, None]).sum(axis=2)
     return np.take_along_axis(order, place, axis=1)
+
+
+def record_bytes(tokens: Any, layers: int, top_k: Any, id_bytes: int) -> Any:
+    """Bytes of the numbers of all experts that were chosen: one for every token, layer and choice.
+
+    Source: chapter "Training systems", section 10.5.4.
+    """
+    return tokens * layers * top_k * id_bytes
