@@ -49,9 +49,9 @@ class Merge:
     after: str
     axis: str
     ranks: int
-    message_bytes: float
-    sent_bytes: float
-    time_s: float
+    message_bytes: Any
+    sent_bytes: Any
+    time_s: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +243,7 @@ def _ways(setting: Setting, run: Executed, slots: Slots, tokens: int) -> dict[st
     if setting.wired is None:
         return {}
     source, target = _ends(setting, run, slots, tokens)
-    ranks, boxes = setting.wired.ranks, setting.system.devices_per_node
+    ranks, boxes = setting.wired.ranks, int(held(setting.system.devices_per_node))
     found: dict[str, Way] = {}
     for way in WAYS:
         once = way != "none"
@@ -259,7 +259,7 @@ def _ways(setting: Setting, run: Executed, slots: Slots, tokens: int) -> dict[st
 def _way(setting: Setting, wired: Wires, parts: tuple[Ints, ...]) -> Way:
     model, options = setting.model, setting.options
     out, back = (float(held(row_bytes(model, name))) for name in (options.dispatch, options.combine))
-    box = np.arange(wired.ranks) // setting.system.devices_per_node
+    box = np.arange(wired.ranks) // int(held(setting.system.devices_per_node))
     apart = box[:, None] != box
     return Way(
         dispatch_rows=sum(int(part.sum()) for part in parts),
@@ -305,7 +305,7 @@ def merges_of(model: Model, system: System, layout: Layout, options: ExpertsOpti
     """
     if layout.attention != "replicated":
         return ()
-    sent = np.array([held(options.tokens) * held(row_bytes(model, options.combine))])
+    sent: Any = np.array([options.tokens * row_bytes(model, options.combine)])
     found: list[Merge] = []
     for after, axis, degree, inner in (
         ("attention", "tp", layout.tp, layout.tp),
@@ -315,16 +315,16 @@ def merges_of(model: Model, system: System, layout: Layout, options: ExpertsOpti
         mesh = table([Layout(tp=inner, dp_replicate=layout.world_size // inner)])
         group = group_along(system, mesh, "dp_replicate" if axis == "ep" else "tp", "own")
         if degree > 1:
-            seconds = all_reduce("auto", group, sent, system).seconds[0]
-            ring = port_bytes("ring", "all_reduce", group, sent * 1.0)[0]
+            seconds = cell(all_reduce("auto", group, sent, system).seconds, 0)
+            ring = cell(port_bytes("ring", "all_reduce", group, sent * 1.0), 0)
             found.append(
                 Merge(
                     after=after,
                     axis=axis,
                     ranks=degree,
-                    message_bytes=float(sent[0]),
-                    sent_bytes=float(ring),
-                    time_s=float(seconds),
+                    message_bytes=cell(sent, 0),
+                    sent_bytes=ring,
+                    time_s=seconds,
                 )
             )
     return tuple(found)

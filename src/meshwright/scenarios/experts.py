@@ -83,6 +83,11 @@ def experts(model: Model, system: System, options: ExpertsOptions) -> Result:
     trace of another model, of fewer tokens), JOB124 and JOB125 (sizes), LAY002.. (rules), LAY040 to LAY043 (placement,
     ranks), MOD020 (a format of rows), SYS020.. (the network).
     """
+    return answer_on(model, system, options, system)
+
+
+def answer_on(model: Model, system: System, options: ExpertsOptions, network: System) -> Result:
+    """As `experts`. network: the system again, without traces where numbers of the first are traced."""
     options = checked_options(options)
     layers = expert_layers(model)
     if not layers:
@@ -92,7 +97,7 @@ def experts(model: Model, system: System, options: ExpertsOptions) -> Result:
     layout = layout_of(options)
     check_layout(model, system, layout)
     chosen = _layers(routing, options, layers)
-    fabric = _fabric(system, options)
+    fabric = _fabric(network, options)
     ranks = _ranks(options)
     setting = Setting(
         model=model,

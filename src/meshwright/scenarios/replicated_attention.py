@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class ReplicatedAttention:
     """One replica. weight_bytes, kv_bytes: of the fullest rank.   repeated_bytes: beyond every parameter once.
 
-    attention_copies: of each head.   request_kv_bytes: kept once.   kv_copies: of that.
-    row_bytes: of a token's row as it is summed.   sent_bytes: in the sums of one layer, by a rank of each ring.   all_sent_bytes: by all ranks.
+    attention_copies: of each head.   request_kv_bytes: kept once.   kv_copies: of that.   row_bytes: of a token's row
+    as it is summed.   sent_bytes: in the sums of one layer, by a rank of each ring.   all_sent_bytes: by all ranks.
     """
 
     experts_per_group: int

@@ -18,7 +18,7 @@ _MOST = 1 << 16
 class TokenDispatch:
     """homes: rank of each choice.   target_ranks: others that hold some of them.   local: choices that run here.
 
-    each_bytes: a row for every choice elsewhere.   once_bytes: one for every rank.   return_bytes: of outputs, which each
+    each_bytes: a row for every choice elsewhere.   once_bytes: one for every rank.   return_bytes: of outputs, which a
     rank weighs and adds up before it returns them; the token's own rank adds those.
     """
 
