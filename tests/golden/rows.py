@@ -26,6 +26,7 @@ _COUNTS: Final = (
     "G",
     "GPUs",
     "NPUs",
+    "assignments",
     "batch",
     "batches",
     "bits",
@@ -43,7 +44,10 @@ _COUNTS: Final = (
     "copies",
     "crossings",
     "dL/dtheta",
+    "dims",
+    "dispatches",
     "elements",
+    "expert",
     "experts",
     "factor",
     "forwards",
@@ -94,6 +98,7 @@ _LIST: Final = re.compile(rf"\[{_NUMBER}(,\s*{_NUMBER})*\]|{_NUMBER}(,\s*{_NUMBE
 _POWER: Final = re.compile(r"(\d+)\^(\d+)")
 _LIST_OF: Final = re.compile(rf"{_NUMBER}(,\s*{_NUMBER})+ [A-Za-z]+")
 _TUPLE: Final = re.compile(rf"\({_NUMBER}(,\s*{_NUMBER})+\)")
+_REPEATED: Final = re.compile(r"\d+x\d{3}")
 _ASIDE: Final = re.compile(r"\s*\([^()]*\)$")
 _PARTS: Final = re.compile(r";(?![^()\[\]]*[)\]])")
 
@@ -249,7 +254,7 @@ def read_value(text: str) -> Value:
     power = _POWER.fullmatch(said)
     if power is not None:
         return Quantity(number=Fraction(int(power.group(1)) ** int(power.group(2))), unit="", digits="")
-    if _LIST_OF.fullmatch(said):  # `100,60,40,40 GB` is no number
+    if _LIST_OF.fullmatch(said) or _REPEATED.fullmatch(said):  # `100,60,40,40 GB` and `64x768` are no numbers
         return said
     if _LIST.fullmatch(said) or _TUPLE.fullmatch(said):
         return _listed(said)

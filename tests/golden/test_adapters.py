@@ -14,6 +14,7 @@ from meshwright.job.serve import ServeJob
 from meshwright.scenarios.catalog import catalog
 from meshwright.scenarios.checkpoint_interval import checkpoint_interval
 from meshwright.scenarios.checkpointing import checkpoint_timeline
+from meshwright.scenarios.experts import experts
 from meshwright.scenarios.fit import fit
 from meshwright.scenarios.inspect import inspect
 from meshwright.scenarios.memory_pool import pool
@@ -35,6 +36,7 @@ VERBS = {
     "schedule": schedule,
     "checkpoint interval": checkpoint_interval,
     "checkpoint timeline": checkpoint_timeline,
+    "experts": experts,
     "rack": rack,
     "pool": pool,
     "list": catalog,

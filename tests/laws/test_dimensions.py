@@ -54,6 +54,7 @@ BY_SUFFIX = {
 
 COUNTS = {
     "devices": "device",
+    "distinct": "",
     **dict.fromkeys(("elements", "hidden", "score_columns", "value_columns", "mfu", "pairs", "ports"), ""),
     **dict.fromkeys(("factor", "message_pieces", "pieces"), ""),
     **dict.fromkeys(("expected_max", "late_sigmas", "times", "sequences", "workers", "outage_sequences"), ""),
@@ -157,6 +158,11 @@ TABLE_LEVEL = {
     "training_offload.moved_columns": "the nouns and columns in: held by the laws of offloaded plans",
     "training_offload.offload_wait_s": "columns and rates in: held by the laws of offloaded plans",
     "published_mfu.read_published": "a name in, a record out",
+    "experts.exchange": "Wires and rows in, Busiest out: held by the laws of link loads",
+    "experts.expert_bytes": "a Model and Layouts in: held by the chapter's 36 MiB",
+    "experts.experts_s": "the nouns and rows in: the seconds are those of `roofline_s`",
+    "experts.routed_operators": "a Model in, operators out",
+    "experts.wires": "a Fabric in, its paths out",
     "faults.replica_of": "Layouts and a card in, replica numbers out",
     "faults.stopped": "Layouts and cards in, a mask out",
     "link_loads.all_to_all_loads": "a Fabric in, Loads out: held by the laws of link loads",

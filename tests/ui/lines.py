@@ -144,6 +144,26 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     ),
     "interval, no": (*_OFTEN, "--size", "112GB", "--job-mtbf", "30s", "--intervals", "16s,60s", "--runs", "0"),
     "explain, interval": ("explain", Saved("interval, model"), "intervals[id=best].retry_overhead_fraction"),
+    "experts": ("experts", "Qwen/Qwen3-30B-A3B", "--on", "hgx-h100", "--tokens", "64", "--ep", "8"),
+    "experts, capacity": (
+        *("experts", "Qwen/Qwen3-30B-A3B", "--on", "hgx-h100 x2", "--tokens", "128", "--ep", "8", "--etp", "2"),
+        *(
+            "--routing",
+            "zipf:1",
+            "--replicas",
+            "8",
+            "--capacity-factor",
+            "1.25",
+            "--dispatch",
+            "fp8",
+            "--dedup",
+            "node",
+        ),
+    ),
+    "experts, replicated": (
+        *("experts", "Qwen/Qwen3-30B-A3B", "--on", "hgx-h100", "--tokens", "1", "--ep", "4", "--etp", "2"),
+        *("--attention", "replicated", "--combine", "fp32"),
+    ),
     "rack": ("rack", "--on", "dgx-h100", "--power", "120kW", "--devices", "64,72", "--distance", "30m"),
     "rack, no": (
         "rack",

@@ -273,6 +273,7 @@ def test_help_lists_every_verb_and_an_example_on_a_line_of_its_own():
         "inspect",
         "fit",
         "plan",
+        "experts",
         "schedule",
         "rack",
         "pool",

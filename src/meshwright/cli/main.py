@@ -20,6 +20,7 @@ _VERBS: Final = {
     "inspect": ("inspect", "What a model is: parameters, bytes, cached state and work per token."),
     "fit": ("fit", "Whether a model fits a system at given degrees, byte by byte."),
     "plan": ("plan", "Which layout to run: plan serve, plan train."),
+    "experts": ("experts", "What experts do with a batch: loads, placement, dispatch and combine, drops."),
     "schedule": ("schedule", "Which pipeline schedule fits, and is then the fastest."),
     "rack": ("rack", "How many accelerators a power budget carries: boxes, racks, tiers of switches."),
     "pool": ("pool", "What memory of other nodes solves, at which rate, and in which order it may be used."),

@@ -48,16 +48,22 @@ def checked_reads(reads: ExpertReads, experts: int, top_k: int) -> ExpertReads:
                 7, f"--expert-reads {reads:g}: a row alone reads {top_k} of {experts}", _range(top_k, experts)
             )
         return reads
-    if len(reads) != experts:
-        cause = f"--expert-reads: choices of {len(reads)} experts, and a layer has {experts}"
-        raise JobError(7, cause, f"give {experts} numbers")
-    if not all(math.isfinite(count) and count >= 0 for count in reads) or sum(reads) <= 0:
-        raise JobError(7, "--expert-reads: choices that cannot be counts", "give numbers from 0, not all of them 0")
-    most = max(reads)
-    if most * top_k > sum(reads) * (1 + 1e-9):
-        cause = f"--expert-reads: expert {reads.index(most)} has {most / sum(reads):.1%} of the choices"
+    return checked_choices(reads, experts, top_k, "--expert-reads")
+
+
+def checked_choices(choices: tuple[float, ...], experts: int, top_k: int, what: str) -> tuple[float, ...]:
+    """Counts of choices themselves, once a layer can have them. what: the option, for errors. Raises JOB007."""
+    if len(choices) != experts:
+        raise JobError(
+            7, f"{what}: choices of {len(choices)} experts, and a layer has {experts}", f"give {experts} numbers"
+        )
+    if not all(math.isfinite(count) and count >= 0 for count in choices) or sum(choices) <= 0:
+        raise JobError(7, f"{what}: choices that cannot be counts", "give numbers from 0, not all of them 0")
+    most = max(choices)
+    if most * top_k > sum(choices) * (1 + 1e-9):
+        cause = f"{what}: expert {choices.index(most)} has {most / sum(choices):.1%} of the choices"
         raise JobError(7, cause, f"a row chooses {top_k} different ones: none can have more than {1 / top_k:.1%}")
-    return reads
+    return choices
 
 
 def no_experts(model: str) -> JobError:

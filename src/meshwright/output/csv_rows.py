@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _TABLES: Final = ("items", "schedules", "changes", "answer", "saves", "intervals", "rows")
 """Blocks of a verb that are its table, when they hold rows."""
 _TABLE_OF: Final = {
+    "experts": ("layers",),
     "pool": ("regions",),
     "rack": ("steps",),
     "run train": ("steps",),

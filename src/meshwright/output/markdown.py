@@ -36,6 +36,13 @@ from meshwright.output.columns import (
     memory_parts,
     part_rows,
 )
+from meshwright.output.experts_tables import (
+    CAPACITY_COLUMNS,
+    EXCHANGE_COLUMNS,
+    LAYER_COLUMNS,
+    MERGE_COLUMNS,
+    heat_map,
+)
 from meshwright.output.expressions import WHOLE, formulas, inputs
 from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS
 from meshwright.output.pool_tables import NODE_COLUMNS, PERIOD_COLUMNS, REGION_COLUMNS, TRACE_COLUMNS
@@ -186,6 +193,18 @@ def _pool(_result: Result, body: dict[str, Any]) -> Iterator[str]:
         yield from _titled("Operations", _drawn(TRACE_COLUMNS, trace))
 
 
+def _experts(_result: Result, body: dict[str, Any]) -> Iterator[str]:
+    layers, sent, merges = body.pop("layers"), body.pop("exchange"), body.pop("merges")
+    yield from _titled("Rows by expert", ["```text", *heat_map(layers), "```"])
+    yield from _titled("Layers", _drawn(LAYER_COLUMNS, layers))
+    if layers[0].capacity_rows is not None:
+        yield from _titled("Capacity", _drawn(CAPACITY_COLUMNS, layers))
+    if sent:
+        yield from _titled("Dispatch and combine", _drawn(EXCHANGE_COLUMNS, sent))
+    if merges:
+        yield from _titled("Sums of a layer", _drawn(MERGE_COLUMNS, merges))
+
+
 def _checked(_result: Result, body: dict[str, Any]) -> Iterator[str]:
     yield from _titled("Sizes", _drawn(CHECK_COLUMNS, body.pop("rows")))
 
@@ -223,6 +242,7 @@ _DRAWN: Final[Mapping[str, Callable[[Result, dict[str, Any]], Iterator[str]]]] =
     "schedule": _schedules,
     "topology": _networks,
     "checkpoint interval": _intervals,
+    "experts": _experts,
     "rack": _racks,
     "pool": _pool,
     "collective check": _checked,

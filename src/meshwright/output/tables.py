@@ -24,6 +24,7 @@ from meshwright.output.columns import (
     memory_parts,
     part_rows,
 )
+from meshwright.output.experts_tables import draw_experts
 from meshwright.output.explanation import draw_explanation
 from meshwright.output.intervals import DRAWN_COLUMNS, INTERVAL_COLUMNS, curve_bars, interval_totals
 from meshwright.output.local_tables import draw_local
@@ -338,6 +339,7 @@ _DRAWN: Final[Mapping[str, Callable[[Console, Result], None]]] = {
     "plan serve": draw_plan,
     "plan train": draw_training,
     "schedule": _schedules,
+    "experts": draw_experts,
     "rack": draw_rack,
     "pool": draw_pool,
     "topology": draw_topology,

@@ -23,6 +23,7 @@ from meshwright.scenarios._interval import IntervalOptions
 from meshwright.scenarios._traced_nouns import given, of_model, of_system, traced_noun
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.checkpoint_interval import checkpoint_interval
+from meshwright.scenarios.experts import ExpertsOptions, answer_on
 from meshwright.scenarios.fit import FitOptions, fit
 from meshwright.scenarios.inspect import InspectOptions, inspect
 from meshwright.scenarios.serving import ServeOptions, plan_serve
@@ -162,8 +163,17 @@ def _plan_train(document: Document, layout: Document | None) -> Result:
     return plan_of_layout(_model(document), _system(document), job, options, rebuild(Layout, layout, "layout"))
 
 
+def _experts(document: Document, _layout: Document | None) -> Result:
+    """Choices are drawn or dealt again; paths of a network are walked without traces."""
+    inputs = document["inputs"]
+    options = rebuild(ExpertsOptions, inputs["options"], "inputs.options")
+    plain = rebuild(System, inputs["system"], "inputs.system")
+    return answer_on(_model(document), _system(document), traced_noun(options, "options", given), plain)
+
+
 _RUNS: Final[Mapping[str, Callable[[Document, Document | None], Result]]] = {
     "inspect": _inspect,
+    "experts": _experts,
     "fit": _fit,
     "plan serve": _plan_serve,
     "plan train": _plan_train,

@@ -92,21 +92,34 @@ def _chosen_load(choices: tuple[float, ...], top_k: int, groups: Ints, rows: Flo
 
     A group holds neighbouring experts. One row always finds ceil(top_k / groups) of its experts on some group.
     """
-    picked = np.array([float(choice) for choice in choices]) * (int(top_k) / float(sum(choices)))
+    likely = picked(choices, top_k)
     columns = np.broadcast_arrays(values(groups), values(rows))
     pairs, place = np.unique(np.stack(columns), axis=1, return_inverse=True)
     read = np.zeros(pairs.shape[1])
     visits = np.zeros(pairs.shape[1])
     for column, (count, tokens) in enumerate(pairs.T.tolist()):
-        owners = np.arange(len(picked)) // -(-len(picked) // int(count))
-        found = np.bincount(owners, weights=1.0 - (1.0 - np.minimum(picked, 1.0)) ** tokens)
+        owners = np.arange(len(likely)) // -(-len(likely) // int(count))
+        found = np.bincount(owners, weights=found_by(likely, tokens))
         read[column] = max(float(found.max()), -(-top_k // count))
-        visits[column] = max(float(np.bincount(owners, weights=picked).max()) * tokens, read[column])
+        visits[column] = max(float(np.bincount(owners, weights=likely).max()) * tokens, read[column])
     told = {"basis": Basis.FORMULA.value, "source": "expected from the given choices of each expert"}
     return (
         stated(read[place.reshape(-1)], groups, "experts_read", **told),
         stated(visits[place.reshape(-1)], groups, "expert_visits", **told),
     )
+
+
+def picked(choices: tuple[float, ...], top_k: int) -> Floats:
+    """[experts]: how likely each is among a row's `top_k`, where it was chosen so often."""
+    return np.array([float(choice) for choice in choices]) * (int(top_k) / float(sum(choices)))
+
+
+def found_by(likely: Floats, rows: Any) -> Floats:
+    """[experts]: the probability that at least one of `rows` rows chose each, rows not knowing of each other.
+
+    Added up, of uniform choices, this is `distinct_experts`.
+    """
+    return 1.0 - (1.0 - np.minimum(likely, 1.0)) ** rows
 
 
 @opaque

@@ -12,7 +12,7 @@ from tests.golden.registry import answers
     {
         "answer.rounds": "G6-204 G6-228 G6-266",
         "answer.start_up_s": "G6-206 G6-267",
-        "answer.sent_bytes": "G6-207",
+        "answer.sent_bytes": "G6-207 G6-172 G6-173",
         "answer.transfer_s": "G6-208",
         "answer.total_s": "G6-209 G6-229 G6-230 G6-231",
     },
@@ -23,6 +23,7 @@ from tests.golden.registry import answers
         "answer.arrivals[0].value": "G6-200",
         "answer.arrivals[1].value": "G6-201",
         "answer.arrivals[2].value": "G6-202",
+        "answer.arrivals[-1].value": "G6-164",
     },
 )
 @answers("study run algorithm-bandwidth", {"answer.algbw_bytes_per_s": "G6-237", "answer.busbw_factor": "G6-238"})

@@ -44,6 +44,11 @@ _LINES: tuple[Line, ...] = (
         ("--engine-reserve", "1GiB"), ("--block-size", "32"),
     ],
     [
+        ("experts",), ("tiny-qwen3-moe",), ("--on", "SYSTEM.toml"), ("--tokens", "32"), ("--ep", "2"), ("--etp", "2"),
+        ("--routing", "zipf:1.2"), ("--replicas", "2"), ("--capacity-factor", "1.25"), ("--dispatch", "fp8"),
+        ("--attention", "replicated"), ("--placement", "round_robin"), ("--dedup", "node"), ("--tp", "2"),
+    ],
+    [
         ("rack",), ("--on", "dgx-h100"), ("--power", "150kW"), ("--fixed", "5kW"), ("--grouped", "4"),
         ("--devices", "64,72"), ("--switch-power", "1kW"), ("--air-limit", "40kW"), ("--distance", "30m"),
         ("--radix", "64"),
