@@ -36,6 +36,9 @@ PARTS = {
     "laws": Part(
         folder="tests/laws", marks="not campaign", what="every law of the suite, over examples it has not seen"
     ),
+    "units": Part(
+        folder="tests/unit", marks="not campaign", what="every property of the unit tests, over examples of its own"
+    ),
     "flips": Part(
         folder="tests/laws/test_no_other_flip.py",
         marks="campaign",
@@ -58,6 +61,11 @@ PARTS = {
         folder="tests/laws/test_explain_training.py",
         marks="campaign",
         what="every input of a training plan changed in its expressions, and planned anew",
+    ),
+    "explained": Part(
+        folder="tests/laws/test_explain.py",
+        marks="campaign",
+        what="random numbers of random results, each evaluated from its expression",
     ),
     "parity": Part(
         folder="tests/runtime/test_parity.py",

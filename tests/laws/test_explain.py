@@ -12,7 +12,7 @@ import math
 import operator
 from dataclasses import replace
 from functools import cache
-from random import Random
+from random import Random, SystemRandom
 from typing import Any
 
 import pytest
@@ -42,7 +42,7 @@ from meshwright.workload.feed_forward import busiest_share
 
 MODELS = ("Qwen/Qwen3-32B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B-FP8", "mistralai/Mixtral-8x7B-v0.1", "tiny-qwen3")
 SYSTEMS = ("hgx-h100", "hgx-h100 x2", "hgx-h200")
-PATHS = 200
+PATHS = 80
 RESULTS = 20
 SIGNS: dict[str, Any] = {
     "+": operator.add,
@@ -157,21 +157,31 @@ def _options(draw: Random, reserve: ReserveRule | None) -> ServeOptions:
     )
 
 
+def explained(seed: int, draw: Random, count: int) -> set[str]:
+    """So many random numbers of a random result, each evaluated; the heads of their paths."""
+    found = document(seed)
+    paths = [path for path in numbers(found) if not path.startswith(("flips", "defaulted"))]
+    chosen = draw.sample(paths, count)
+    for path in chosen:
+        told = explain(found, ExplainOptions(path=path))
+        assert told.verdict.answer == "yes", (seed, told.verdict.text)
+        assert evaluated(told.body["expression"]) == pytest.approx(told.body["saved_value"], rel=1e-12), (seed, path)
+    return {path.split(".")[0].split("[")[0] for path in chosen}
+
+
 def test_random_paths_of_random_results_evaluate_to_their_number():
     draw = Random(0)  # noqa: S311 - test cases, not secrets
-    seen = 0
-    heads: set[str] = set()
-    for seed in range(RESULTS):
-        found = document(seed)
-        paths = [path for path in numbers(found) if not path.startswith(("flips", "defaulted"))]
-        for path in draw.sample(paths, PATHS // RESULTS):
-            told = explain(found, ExplainOptions(path=path))
-            assert told.verdict.answer == "yes", told.verdict.text
-            assert evaluated(told.body["expression"]) == pytest.approx(told.body["saved_value"], rel=1e-12), path
-            heads.add(path.split(".")[0].split("[")[0])
-            seen += 1
-    assert seen == PATHS
-    assert {"candidates", "inputs"} <= heads
+    heads = [explained(seed, draw, PATHS // RESULTS) for seed in range(RESULTS)]
+    assert {"candidates", "inputs"} <= set.union(*heads)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("chunk", range(10))
+def test_more_paths_of_more_results_evaluate_to_their_number(chunk: int, record_property: Any):
+    draw = SystemRandom()
+    for _ in range(10):
+        explained(draw.randrange(2**48), draw, 10)
+    record_property("cases", 100)
 
 
 CHANGES = {

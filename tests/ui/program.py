@@ -73,9 +73,7 @@ def drawn(*line: str, form: tuple[str, ...] = ()) -> Outcome:
     if not kept.is_file():
         found, answers = _watched(line, form)
         if len(answers) == 1 and not found.err.removeprefix(_told(form)):
-            part = kept.with_suffix(f".{os.getpid()}")
-            part.write_bytes(pickle.dumps(answers[0]))
-            part.replace(kept)
+            _keep(answers[0], kept)
         return found
     result = pickle.loads(kept.read_bytes())  # noqa: S301 - written above
 
@@ -85,6 +83,17 @@ def drawn(*line: str, form: tuple[str, ...] = ()) -> Outcome:
         raise SystemExit(shows.show(result, output))
 
     return _ended(lambda: again.main(list(form), standalone_mode=False))
+
+
+def _keep(result: Any, file: Path) -> None:
+    """For all workers; what cannot be kept (an answer with a function in it) is worked out each time."""
+    try:
+        kept = pickle.dumps(result)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return
+    part = file.with_suffix(f".{os.getpid()}")
+    part.write_bytes(kept)
+    part.replace(file)
 
 
 def _told(form: tuple[str, ...]) -> str:

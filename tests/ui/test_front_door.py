@@ -8,7 +8,7 @@ import pytest
 
 from meshwright.base.leaves import leaves
 from tests.ui.lines import Saved, typed
-from tests.ui.program import answer_of
+from tests.ui.program import answer_of, drawn
 
 _QWEN = "Qwen/Qwen3-32B"
 _PLAN = ("plan", "serve", _QWEN, "--on", "hgx-h100", "--sessions", "4", "--context", "32K", "--new-tokens", "8")
@@ -48,7 +48,9 @@ _INSPECT = {
 
 @pytest.fixture(scope="module")
 def answers():
-    return {name: answer_of(*typed(line)) for name, line in _LINES.items()}
+    found = {name: drawn(*typed(line), form=("--format", "json")) for name, line in _LINES.items()}
+    assert {item.code for item in found.values()} == {0}
+    return {name: item.answer for name, item in found.items()}
 
 
 @pytest.mark.parametrize("verb", _LINES)
@@ -203,7 +205,7 @@ def test_systems_of_a_list_stand_side_by_side():
     assert four["gpu_hours"] < six["gpu_hours"]
     assert four["cost"] == four["gpu_hours_with_stops"] * 0.5
     for objective, name in (("date", "x6"), ("cost", "x4"), ("gpu-hours", "x4")):
-        chosen = answer_of(*line, "--objective", objective)
+        chosen = answer_of(*line, "--objective", objective, "--flips", "none")
         assert chosen["best"]["system"] == f"rtx4090-host {name}"
         assert chosen["verdict"]["text"].startswith(f"rtx4090-host {name} ")
 

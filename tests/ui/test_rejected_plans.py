@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ui.program import answer_of, meshwright
+from tests.ui.program import drawn, meshwright
 
 CHAPTER = (
     "plan", "train", "Qwen/Qwen3-8B", "--tokens", "100B", "--sequence", "8192", "--global-batch", "384", "--deadline",
     "30d", "--reserve", "5d", "--usable-memory", "22GiB", "--activation-budget", "10GiB", "--card-mtbf", "337.07d",
     "--storage-write", "7GB/s", "--on", "rtx4090-host x6", "--layout", "dp_shard=48,zero=3,micro_batch=1", "--runs",
-    "200", "-q",
+    "200",
 )  # fmt: skip
 FLAT = ("--efficiency", "40%")
 
 
 def planned(*more, code=0):
-    return answer_of(*CHAPTER, *(more if "--efficiency" in more else (*FLAT, *more)), code=code)
+    found = drawn(*CHAPTER, *(more if "--efficiency" in more else (*FLAT, *more)), form=("-q", "--format", "json"))
+    assert found.code == code, found.err
+    return found.answer
 
 
 # -------------- "the save call returned, so the state is safe"

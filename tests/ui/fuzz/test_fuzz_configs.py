@@ -19,7 +19,7 @@ _VERBS = (
     ("plan", "serve", "--on", "hgx-h100", "--sessions", "2", "--context", "4K", "--new-tokens", "16"),
     ("plan", "serve", "--on", "rtx4090-host", "--sessions", "3", "--context", "1", "--new-tokens", "1"),
 )  # fmt: skip
-_CHUNKS, _SIZE = 10, 100
+_CHUNKS, _SIZE = 10, 50
 
 
 @pytest.mark.parametrize("chunk", range(_CHUNKS))

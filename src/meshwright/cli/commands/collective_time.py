@@ -10,7 +10,7 @@ import click
 
 from meshwright.base.errors import FileError
 from meshwright.base.parse import build
-from meshwright.base.units import Bytes
+from meshwright.base.units import parse_quantity
 from meshwright.cli.nouns import fixed_of, system_of
 from meshwright.cli.options import Output, layout_option, output_options, set_option, split_settings, system_options
 from meshwright.cli.show import check_files, show, write_file
@@ -60,13 +60,13 @@ def command(  # noqa: PLR0917 - options arrive by name
     if svg is not None and layout:
         raise FileError(36, "--svg draws one group", "leave --layout out")
     changes = split_settings(settings, ("system", "layout"))
-    build(Bytes, given["size"], "--bytes")  # named as it was typed where it is wrong
+    parse_quantity(given["size"], "bytes", "--bytes")  # named as it was typed where it is wrong
     fabric, known = _fabric(system, changes["system"], output.seed)
     fixed = fixed_of(layout, changes["layout"])
     asked = {**given, "operation": operation.replace("-", "_"), "on": system, "seed": output.seed}
     options = build(CollectiveOptions, {**asked, "beside": _beside(beside)}, "collective time")
-    asked_layout = Layout(**{"attention": "data_parallel", **fixed}) if fixed else None
-    result = collective_time(options, fabric, known, asked_layout)
+    fields: dict[str, Any] = {"attention": "data_parallel"} | fixed
+    result = collective_time(options, fabric, known, Layout(**fields) if fixed else None)
     if svg is not None:
         _draw(options, fabric, known, svg)
     return show(result, output)
