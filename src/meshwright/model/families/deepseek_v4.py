@@ -43,7 +43,7 @@ def read(fields: Fields, name: str) -> Model:
     blocks = [Block(mixer=mixers[kind], feed_forward=experts) for kind in kinds]
     vocab = fields.integer("vocab_size", default=129280)
     model = decoder(fields, name, hidden=hidden, vocab=vocab, blocks=blocks, positions=1048576)
-    model = replace(model, streams=fields.integer("hc_mult", default=4))
+    model = replace(model, streams=fields.integer("hc_mult", default=4, least=2))
     predicted = [Apart(name="mtp", parameters=None, note=_MTP)] if extra else []
     tables = _tables(_read_hashed(fields, layers), model, experts)
     engram = _engram(fields)
@@ -56,7 +56,9 @@ def _read_kinds(fields: Fields, layers: int) -> list[str]:
     listed = list(fields.words("layer_types") or ())
     if not listed and fields.data.get("compress_ratios") is not None:
         ratios = cast("object", fields.data["compress_ratios"])
-        if not isinstance(ratios, list) or not all(item in _OF_RATIO for item in cast("list[object]", ratios)):
+        if not isinstance(ratios, list) or not all(
+            type(item) is int and item in _OF_RATIO for item in cast("list[object]", ratios)
+        ):
             raise fields.wrong("compress_ratios", ratios, "a list of 0, 4 and 128")
         listed = [_OF_RATIO[ratio] for ratio in cast("list[int]", ratios)]
     if not listed:
