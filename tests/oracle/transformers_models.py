@@ -39,6 +39,7 @@ FAMILIES: Final = (
     "qwen3",
     "qwen3_moe",
 )
+_WITHOUT_CLASS: Final = ("decoder", "nemotron-nas")
 _PART_OF_NAME: Final = {
     r"model\.embed_tokens\.weight": "embedding",
     r"lm_head\.weight": "head",
@@ -142,8 +143,9 @@ def config_of(config: Mapping[str, Any]) -> PreTrainedConfig:
 
 
 def entries_with_class() -> list[str]:
-    """Entries of the catalog, but for those that are columns of a published table, which no class builds."""
-    return [name for name in CATALOG.names() if tomllib.loads(CATALOG.text(name))["config"]["model_type"] != "decoder"]
+    """Entries of the catalog, but for columns of a published table and described shapes, which no class builds."""
+    configs = {name: tomllib.loads(CATALOG.text(name)).get("config", {}) for name in CATALOG.names()}
+    return [name for name, config in configs.items() if config.get("model_type") not in {None, *_WITHOUT_CLASS}]
 
 
 def decoder_config(config: Mapping[str, Any]) -> dict[str, Any]:

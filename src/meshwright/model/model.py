@@ -62,7 +62,7 @@ class BlockGroup:
 class Apart:
     """A part that the text decoder does not run, counted apart. `parameters` is None when its shapes are not read."""
 
-    name: Literal["vision", "mtp", "buffers"]
+    name: Literal["vision", "mtp", "buffers", "engram"]
     parameters: int | None
     note: str
 

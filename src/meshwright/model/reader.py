@@ -235,7 +235,8 @@ def _read_entry(text: str, place: str, *, key: str, name: str) -> _Found:
     entry = read_toml(text, place)
     source, config = entry.get("source"), entry.get("config")
     if "groups" in entry and "config" not in entry:
-        return _Found(config=entry, name=name, described=True)
+        told = {"source": {"key": key, **cast("dict[str, Any]", source)}} if isinstance(source, dict) else {}
+        return _Found(config={**entry, **told}, name=name, described=True)
     if not isinstance(source, dict) or not isinstance(config, dict):
         fix = "give it a table [source] and a table [config], or the fields of a model, [[groups]] among them"
         raise ModelError(4, f"{place} is neither a catalog entry nor a model", fix)

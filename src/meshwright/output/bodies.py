@@ -50,11 +50,12 @@ class Uncounted(TypedDict):
 
 
 class Apart(TypedDict):
-    """Parts that the text decoder does not run."""
+    """Parts that the text decoder does not run. engram: tables looked up by the last tokens, where a model has some."""
 
     vision: Count | Uncounted
     mtp: Count | Uncounted
     buffers: Count | Uncounted
+    engram: NotRequired[Count | Uncounted]
 
 
 class BlockGroup(TypedDict):

@@ -187,7 +187,7 @@ def fixed_state_bytes(model: Model) -> int:
 
 def apart(model: Model) -> dict[str, Any]:
     """Parts that the text decoder does not run, by name: parameters, or a note where they are not counted."""
-    found: dict[str, Any] = {"vision": 0, "mtp": 0, "buffers": 0}
+    found: dict[str, Any] = {"vision": 0, "mtp": 0, "buffers": 0}  # engram, where there is one
     for item in model.apart:
         found[item.name] = item.parameters if item.parameters is not None else {"parameters": None, "note": item.note}
     return found

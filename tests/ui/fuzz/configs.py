@@ -98,7 +98,8 @@ def mutated(dice: random.Random) -> bytes:
 
 @cache
 def _catalog() -> list[dict[str, Any]]:
-    shipped = [tomllib.loads(file.read_text(encoding="utf-8"))["config"] for file in sorted(_DATA.glob("*.toml"))]
+    entries = [tomllib.loads(file.read_text(encoding="utf-8")) for file in sorted(_DATA.glob("*.toml"))]
+    shipped = [entry["config"] for entry in entries if "config" in entry]
     return [*shipped, *_OTHERS]
 
 

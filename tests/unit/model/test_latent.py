@@ -195,13 +195,17 @@ def test_a_saved_model_is_read_back_as_it_was(name):
         pytest.param({"qk_rope_head_dim": 3}, "MOD008", id="a rotary part of odd width"),
         pytest.param({"moe_layer_freq": 2}, "MOD013", id="experts on every second layer"),
         pytest.param({"num_experts_per_tok": 9}, "MOD010", id="more experts a token than there are"),
+        pytest.param({"moe_layer_freq": [1]}, "MOD013", id="experts on listed layers"),
         pytest.param({"kv_lora_rank": None}, "MOD006", id="no width of a row"),
+        pytest.param({"q_lora_rank": False}, "MOD006", id="a truth for a width"),
         pytest.param(
             {"model_type": "glm_moe_dsa", "indexer_types": ["shared", "full"]}, "MOD009", id="nothing chosen yet"
         ),
         pytest.param({"model_type": "glm_moe_dsa", "index_topk_pattern": "FX"}, "MOD009", id="an unknown mode"),
         pytest.param({"model_type": "deepseek_v32", "mlp_layer_types": ["dense"]}, "MOD009", id="too few layers"),
         pytest.param({"model_type": "deepseek_v4", "compress_ratios": [4, 8]}, "MOD006", id="an unknown stride"),
+        pytest.param({"model_type": "deepseek_v4", "compress_ratios": [[4]]}, "MOD006", id="a list for a stride"),
+        pytest.param({"model_type": "deepseek_v4", "hc_mult": 1, "o_groups": 2}, "MOD006", id="one stream"),
         pytest.param({"model_type": "deepseek_v4", "o_groups": 3}, "MOD007", id="groups that divide no heads"),
     ],
 )

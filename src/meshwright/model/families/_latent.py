@@ -50,7 +50,8 @@ def read_latent(fields: Fields, sizes: Sizes) -> LatentAttention:
     if rope % 2:
         cause = f"{fields.family}: qk_rope_head_dim={rope} is odd, and rotary positions turn pairs"
         raise ModelError(8, cause, "give an even qk_rope_head_dim")
-    at_once = fields.data.get("q_lora_rank") == 0
+    said: object = fields.data.get("q_lora_rank")
+    at_once = type(said) is int and said == 0
     return LatentAttention(
         heads=fields.integer("num_attention_heads", default=sizes.heads),
         query_rank=None if at_once else fields.optional("q_lora_rank", default=sizes.query_rank),
@@ -69,7 +70,7 @@ def read_dense_layers(fields: Fields, sizes: Sizes, layers: int) -> list[bool]:
     with think differently.
     """
     every = fields.data.get("moe_layer_freq")
-    if every not in {None, 1}:
+    if every is not None and every != 1:
         cause = f"{fields.family}: moe_layer_freq is {shown(every)}, and only experts on every layer are read"
         raise ModelError(13, cause, "leave it out, or give 1")
     first = fields.integer("first_k_dense_replace", default=sizes.dense, least=0)

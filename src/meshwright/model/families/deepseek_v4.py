@@ -43,10 +43,12 @@ def read(fields: Fields, name: str) -> Model:
     blocks = [Block(mixer=mixers[kind], feed_forward=experts) for kind in kinds]
     vocab = fields.integer("vocab_size", default=129280)
     model = decoder(fields, name, hidden=hidden, vocab=vocab, blocks=blocks, positions=1048576)
-    model = replace(model, streams=fields.integer("hc_mult", default=4))
+    model = replace(model, streams=fields.integer("hc_mult", default=4, least=2))
     predicted = [Apart(name="mtp", parameters=None, note=_MTP)] if extra else []
     tables = _tables(_read_hashed(fields, layers), model, experts)
-    return _with_experts(fields, replace(model, apart=(tables, *predicted)))
+    engram = _engram(fields)
+    notes = (*model.notes, *(f"engram: {item.note}" for item in engram))
+    return _with_experts(fields, replace(model, apart=(tables, *predicted, *engram), notes=notes))
 
 
 def _read_kinds(fields: Fields, layers: int) -> list[str]:
@@ -54,7 +56,9 @@ def _read_kinds(fields: Fields, layers: int) -> list[str]:
     listed = list(fields.words("layer_types") or ())
     if not listed and fields.data.get("compress_ratios") is not None:
         ratios = cast("object", fields.data["compress_ratios"])
-        if not isinstance(ratios, list) or not all(item in _OF_RATIO for item in cast("list[object]", ratios)):
+        if not isinstance(ratios, list) or not all(
+            type(item) is int and item in _OF_RATIO for item in cast("list[object]", ratios)
+        ):
             raise fields.wrong("compress_ratios", ratios, "a list of 0, 4 and 128")
         listed = [_OF_RATIO[ratio] for ratio in cast("list[int]", ratios)]
     if not listed:
@@ -126,6 +130,21 @@ def _tables(hashed: int, model: Model, experts: Experts) -> Apart:
     """One correction a routed expert, but on hashed layers `top_k` experts for every token of the vocabulary."""
     corrections = sum(item.parameters or 0 for item in buffers(model)) * (model.layers - hashed) // model.layers
     return Apart(name="buffers", parameters=corrections + hashed * model.vocab * experts.top_k, note=_TABLES)
+
+
+def _engram(fields: Fields) -> tuple[Apart, ...]:
+    """Tables looked up by the last tokens, of `rows` rows in all; a step reads `rows_per_token` of them a token.
+
+    Source: chapter "Supernodes", section 6.7.4 and its S6-56: 256 FP8 and 8 bytes of scale a row.
+    """
+    found = fields.section("engram")
+    if found is None:
+        return ()
+    rows, columns = found.integer("rows"), found.integer("columns")
+    row = columns + found.integer("scale_bytes")
+    read = found.integer("rows_per_token")
+    note = f"{rows:,} rows of {row} bytes, {rows * row:,} in all: looked up, {read} rows a token, and not multiplied"
+    return (Apart(name="engram", parameters=rows * columns, note=note),)
 
 
 def _with_experts(fields: Fields, model: Model) -> Model:

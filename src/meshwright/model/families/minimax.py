@@ -31,7 +31,7 @@ def read(fields: Fields, name: str) -> Model:
     hidden = fields.integer("hidden_size", default=4096)
     heads = read_heads(fields, hidden, heads=32, kv_heads=8)
     attention = Attention(heads=heads.heads, kv_heads=heads.kv_heads, head_dim=heads.head_dim)
-    linear = Lightning(heads=heads.heads, head_dim=heads.head_dim, chunk=fields.integer("block_size", default=256))
+    linear = Lightning(heads=heads.heads, head_dim=heads.head_dim, block=fields.integer("block_size", default=256))
     layers = read_layers(fields, default=32)
     alternating = [LINEAR if layer % 2 else FULL for layer in range(layers)]
     usual = (f"{FULL}, {LINEAR}, alternating", alternating)
@@ -47,5 +47,5 @@ def read(fields: Fields, name: str) -> Model:
 
 def _buffers(mixer: Lightning, layers: int) -> tuple[Apart, ...]:
     """A slope a head, its powers along a chunk for queries and for keys, and those of every pair of a chunk."""
-    each = mixer.heads * (1 + 2 * mixer.chunk + mixer.chunk**2)
+    each = mixer.heads * (1 + 2 * mixer.block + mixer.block**2)
     return (Apart(name="buffers", parameters=layers * each, note=_BUFFERS),) if layers else ()

@@ -81,8 +81,9 @@ class CompressedAttention:
         """Groups that do not divide the heads, or an indexer without a number of rows to choose."""
         if self.heads % self.out_groups:
             return f"out_groups={self.out_groups} does not divide heads={self.heads}"
-        chosen = self.compressor is not None and self.compressor.indexer is not None
-        return "an indexer without top_k" if chosen and self.compressor.top_k is None else ""
+        if self.compressor is None or self.compressor.indexer is None or self.compressor.top_k is not None:
+            return ""
+        return "an indexer without top_k"
 
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
         """Matrices [out, in] as transformers names them; o_a is block-diagonal, one block of rows a group of heads."""

@@ -11,6 +11,7 @@ from meshwright.model.mixers._recurrent import (
     heads_of,
     matrix,
     matrix_state,
+    narrow,
     plain,
     recurrence,
     vector,
@@ -46,18 +47,18 @@ class KimiDelta(FixedState):
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
         """q, k, v, o; the convolution; decay, step and output gate, two of them through `head_dim` columns; a norm."""
         wide, columns, each = plain(hidden), self._columns(), heads_of(self.heads)
-        narrow = Dim(role="head_dim", size=self.head_dim)
+        slim = Dim(role="head_dim", size=self.head_dim)
         return (
             *(matrix(f"self_attn.{name}_proj", columns, wide) for name in "qkv"),
             *filters("self_attn.conv1d", heads_of(self.heads, 3 * self.head_dim), self.kernel),
-            matrix("self_attn.forget_gate.f_a_proj", narrow, wide),
-            matrix("self_attn.forget_gate.f_b_proj", columns, narrow),
+            matrix("self_attn.forget_gate.f_a_proj", slim, wide),
+            matrix("self_attn.forget_gate.f_b_proj", columns, slim),
             vector("self_attn.forget_gate.dt_bias", columns),
             vector("self_attn.forget_gate.A_log", each),
             narrow("self_attn.b_proj", each, wide),
-            matrix("self_attn.g_a_proj", narrow, wide),
-            matrix("self_attn.g_b_proj", columns, narrow),
-            vector("self_attn.o_norm.weight", narrow, "norms"),
+            matrix("self_attn.g_a_proj", slim, wide),
+            matrix("self_attn.g_b_proj", columns, slim),
+            vector("self_attn.o_norm.weight", slim, "norms"),
             matrix("self_attn.o_proj", wide, columns),
         )
 

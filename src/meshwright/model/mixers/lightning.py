@@ -21,14 +21,14 @@ from meshwright.model.tensors import Dim, Tensor
 class Lightning(FixedState):
     """Linear attention with one fixed decay a head: a sum of k v^T that a query reads; its output is normed and gated.
 
-    chunk: tokens that a prompt is worked on at once. The rows of qkv_proj are ordered by head. Source: MiniMax-01
+    block: tokens that a prompt is worked on at once. The rows of qkv_proj are ordered by head. Source: MiniMax-01
     (arXiv 2501.08313), section 2.2; transformers 5.24, `MiniMaxLightningAttention`. Its decays are buffers, made from
     the head's and the layer's number.
     """
 
     heads: int
     head_dim: int
-    chunk: int = 256
+    block: int = 256
 
     @property
     def kind(self) -> str:
@@ -56,7 +56,7 @@ class Lightning(FixedState):
         Source: MiniMax-01, algorithm 2. Left out: decays.
         """
         state = 2 * self.head_dim * self.head_dim
-        inside = 2 * self.chunk * self.head_dim
+        inside = 2 * self.block * self.head_dim
         heads = heads_of(self.heads)
         kept = matrix_state(heads, self.head_dim, self.head_dim)
         return (recurrence("lightning", heads, step=state, chunked=inside + state, state=kept),)
