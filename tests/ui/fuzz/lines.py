@@ -61,6 +61,7 @@ _LINES: tuple[Line, ...] = (
         ("plan", "train"), ("tiny-qwen3",), ("--on", "SYSTEM.toml"), ("--tokens", "1B"), ("--sequence", "1K"),
         ("--global-batch", "8"), ("--deadline", "30d"), ("--reserve", "5d"), ("--efficiency", "40%"),
         ("--layout", "tp=1,pp=1"), ("--activation-budget", "1GiB"), ("--straggler-sigma", "1%"),
+        ("--engine", "megatron-core"),
     ],
     [
         ("plan", "train"), ("tiny-qwen3-moe",), ("--on", "hgx-h100,hgx-h200"), ("--tokens", "2M"), ("--sequence", "2K"),
@@ -179,7 +180,7 @@ _SUITED = {
         "page_tokens",
     ),
     "--shards": ("strict", "even", "odd"),
-    "--engine": ("vllm", "vLLM", "gone"),
+    "--engine": ("vllm", "sglang", "torchtitan", "vLLM", "gone"),
     "--gpu-memory-utilization": ("0", "0.9", "1", "90%", "1.1", "1e-30"),
     "--engine-reserve": ("0B", "80GB", "1e18B", "2"),
     "--block-size": ("0", "1", "16", "1048576", "1048577"),

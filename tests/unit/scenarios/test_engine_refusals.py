@@ -55,7 +55,7 @@ def test_without_an_engine_the_same_layout_is_only_warned_of():
 def test_engines_differ_in_how_they_lay_experts():
     assert _fit("sglang", 8, 2, "Qwen/Qwen3-235B-A22B").verdict.answer == "yes"
     refused = _fit("vllm", 8, 2, "Qwen/Qwen3-235B-A22B").candidates[0].excluded
-    assert (refused.code, refused.nearest) == ("ENG016", "ep=8")
+    assert (refused.code, refused.nearest) == ("ENG016", "ep=1")
 
 
 def test_a_layout_that_no_engine_can_hold_is_an_error_with_the_words_of_the_one_that_was_asked():
