@@ -17,7 +17,7 @@ def found():
     return context_parallel(DENSE, BOXES, 131072, 2, (1, 2, 4, 8))
 
 
-def test_ranks_of_one_box_make_a_step_faster_by_less_than_their_number_and_a_nic_may_not():
+def test_ranks_of_one_box_make_a_step_faster_by_less_than_their_number_and_a_nic_may_not(found):
     """Weights are read by every rank of cp, and merges over the NIC wait for it."""
     speeds = {row.cp: row.times_faster for row in found.decode}
     assert 1.0 == speeds[1] < speeds[2] < speeds[4]
