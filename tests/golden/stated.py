@@ -43,13 +43,16 @@ def comparison(row: Row, name: str) -> str | None:
     if row.takers(name):
         return None
     tables = context()["stated"]
-    known = {**tables["all"], **tables.get(row.command, {}), **tables.get(row.fact.id, {})}
+    model = tables.get(str(row.fact.stated.get("model")), {})
+    known = {**tables["all"], **model, **tables.get(row.command, {}), **tables.get(row.fact.id, {})}
     return known.get(name) or None
 
 
 def _used(row: Row, name: str, value: Value) -> bool:
     number = isinstance(value, Quantity)
-    remarks = {**context()["remarks"]["numbers" if number else "words"], **context()["remarks"].get(row.command, {})}
+    said = context()["remarks"]
+    own = said.get(str(row.fact.stated.get("model")), {})
+    remarks = {**said["numbers" if number else "words"], **own, **said.get(row.command, {})}
     return bool(row.takers(name)) or name in remarks or (number and comparison(row, name) is not None)
 
 

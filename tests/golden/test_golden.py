@@ -18,6 +18,7 @@ _ANOTHER = {
     "Qwen3-235B-A22B": ("Qwen/Qwen3-30B-A3B",),
     "Qwen3-30B-A3B": ("Qwen/Qwen3-32B",),
     "Qwen3-8B": ("Qwen/Qwen3-32B",),
+    "Qwen3.6-35B-A3B": ("Qwen/Qwen3-32B", "Qwen/Qwen3-Next-80B-A3B-Instruct"),
     "H100 SXM": ("h200-sxm", "a100-80gb-sxm"),
     "RTX 4090": ("h200-sxm", "hgx-h200"),
     "Llama 3 table 4": ("palm-540b",),

@@ -178,11 +178,17 @@ def cached_bytes(model: Model, tokens: int) -> int:
 
 def fixed_state_bytes(model: Model) -> int:
     """Bytes of state that a session keeps whatever its length."""
-    sizes = [
-        sum(cast("int", model.session_bytes(item, item.tensor.elements)) for item in block.mixer.session_state())
-        for block in model.kinds
-    ]
-    return sum(count * size for count, size in zip(model.kind_counts, sizes, strict=True))
+    return sum(fixed_state_by_name(model).values())
+
+
+def fixed_state_by_name(model: Model) -> dict[str, int]:
+    """`fixed_state_bytes` by what is kept, over all layers."""
+    found: dict[str, int] = {}
+    for block, count in zip(model.kinds, model.kind_counts, strict=True):
+        for item in block.mixer.session_state():
+            size = count * cast("int", model.session_bytes(item, item.tensor.elements))
+            found[item.tensor.name] = found.get(item.tensor.name, 0) + size
+    return found
 
 
 def apart(model: Model) -> dict[str, Any]:

@@ -18,7 +18,14 @@ from meshwright.model.model import Model, Rope, parameter_bytes
 from meshwright.model.reader import read_model
 from meshwright.scenarios._shared import check_resident
 from meshwright.scenarios.fit import replica_layout
-from meshwright.scenarios.inspect import TokenWork, cached_bytes, fixed_state_bytes, kv_bytes_per_token, token_work
+from meshwright.scenarios.inspect import (
+    TokenWork,
+    cached_bytes,
+    fixed_state_by_name,
+    fixed_state_bytes,
+    kv_bytes_per_token,
+    token_work,
+)
 from meshwright.system.system import System
 from meshwright.workload.operators import Operator, operators
 
@@ -54,6 +61,7 @@ class ContextRow:
     parameters_bytes: int
     kv_bytes_per_token: int
     fixed_state_bytes: int
+    fixed_state_bytes_by_name: dict[str, int]
     session_bytes: int
     one_step_weight_bytes: float
     one_step_weight_share: float
@@ -137,6 +145,7 @@ def _row(  # noqa: PLR0917 - as `compare_contexts`
         parameters_bytes=held,
         kv_bytes_per_token=kv_bytes_per_token(model),
         fixed_state_bytes=fixed_state_bytes(model),
+        fixed_state_bytes_by_name=fixed_state_by_name(model),
         session_bytes=cached_bytes(model, context),
         one_step_weight_bytes=one.weight_bytes,
         one_step_weight_share=one.weight_bytes / held,

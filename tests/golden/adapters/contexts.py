@@ -10,12 +10,18 @@ from tests.golden.registry import answers
 @answers(
     "study run long-context",
     {
-        "answer.rows[0].balanced_step_weight_bytes": "G6-069",
-        "answer.rows[0].step_flops": "G6-071 G6-072",
-        "answer.rows[0].step_state_bytes": "G6-074 G6-075",
-        "answer.rows[0].room[0].pooled_sessions": "G6-077 G6-078 G6-079 G6-080 G6-081 G6-082 G6-083 G6-084",
-        "answer.rows[0].state_read_s": "G6-089 G6-090",
-        "answer.rows[1].times_fewer_flops": "G6-095",
+        "answer.rows[0].balanced_step_weight_bytes": "G6-069 G6-070",
+        "answer.rows[0].fixed_state_bytes_by_name.recurrent_state": "G6-061",
+        "answer.rows[0].fixed_state_bytes_by_name.convolution_state": "G6-062",
+        "answer.rows[1].weight_read_s": "G6-092",
+        "answer.rows[2].weight_read_s": "G6-093",
+        "answer.rows[1].times_less_state": "G6-545",
+        "answer.rows[0].step_flops": "G6-071 G6-072 G6-073",
+        "answer.rows[0].step_state_bytes": "G6-074 G6-075 G6-076",
+        "answer.rows[0].room[0].pooled_sessions": "G6-077 G6-078 G6-079 G6-080 G6-081 G6-082 G6-083 G6-084 G6-085 "
+        "G6-086 G6-087 G6-088",
+        "answer.rows[0].state_read_s": "G6-089 G6-090 G6-091",
+        "answer.rows[1].times_fewer_flops": "G6-094 G6-095",
         "answer.rows[0].one_step_weight_share": "G6-544",
     },
 )

@@ -11,10 +11,10 @@ from tests.golden.registry import answers
 @answers(
     "inspect",
     {
-        "parameter_bytes.total": "G6-011 G6-012 G6-047 G6-057",
+        "parameter_bytes.total": "G6-011 G6-012 G6-047 G6-057 G6-058",
         "parameter_bytes.experts": "G6-156",
-        "kv_bytes_per_token": "G6-014 G6-048 G6-059",
-        "weight_bytes_per_step": "G6-033 G6-065 G6-066 G6-068 G6-120",
+        "kv_bytes_per_token": "G6-014 G6-048 G6-059 G6-060",
+        "weight_bytes_per_step": "G6-033 G6-065 G6-066 G6-067 G6-068 G6-120",
         "flops_per_token": "G6-123",
     },
 )
@@ -22,7 +22,7 @@ def inspected(row: Row) -> object:
     return row.select(inspect(row.model(), row.record(InspectOptions)))
 
 
-@answers("study run cached-bytes", {"answer": "G6-015 G6-016 G6-049 G6-063"})
+@answers("study run cached-bytes", {"answer": "G6-015 G6-016 G6-049 G6-063 G6-064 G6-096"})
 @answers(
     "study run layer-bytes",
     {

@@ -28,7 +28,7 @@ from meshwright.workload.operators import operators
 from meshwright.workload.training_messages import training_messages
 
 DENSE, BOXES = read_model("Qwen/Qwen3-8B"), read_system("hgx-h100 x2")
-WINDOWED = read_model("google/gemma-3-12b-it")
+WINDOWED, HYBRID = read_model("google/gemma-3-12b-it"), read_model("Qwen/Qwen3.6-35B-A3B")
 SEQUENCE, BYTES = 4096, 2
 PLANS = [
     ContextPlan(split=split, exchange=exchange)
@@ -131,11 +131,27 @@ def test_the_exchange_of_every_plan_takes_time_and_none_is_an_equal_share_of_not
         assert exchanged(context, 1) == (0.0, 0.0)
 
 
+def passes(context):
+    return [item for item in training_messages(HYBRID, context) if item.operation == "pass"]
+
+
 def test_state_of_fixed_size_passes_from_rank_to_rank_whatever_the_length():
-    """Back again under zigzag, whose ranks have an early and a late stretch."""
-    hybrid = read_model("tiny-qwen3")
-    messages = [item for item in training_messages(hybrid, ContextPlan()) if item.operation == "pass"]
-    assert messages == []
+    """Forth and back under zigzag, whose ranks have an early and a late stretch. One linear kind of layer has it."""
+    (zigzag,), (contiguous,) = passes(ContextPlan()), passes(ContextPlan(split="contiguous"))
+    assert (zigzag.forward, contiguous.forward) == (2, 1)
+    assert not [item for item in training_messages(DENSE, ContextPlan()) if item.operation == "pass"]
+    sizes = {float(message_bytes(HYBRID, rows_of(4), sequence, zigzag)[0]) for sequence in (4096, 65536)}
+    assert sizes == {32 * 128 * 128 * 4.0 + 8192 * 4 * 2.0}
+
+
+@pytest.mark.parametrize(
+    "context",
+    [ContextPlan(split="striped"), ContextPlan(exchange="ulysses"), ContextPlan(), ContextPlan(split="contiguous")],
+)
+def test_a_recurrence_takes_stretches_of_positions_alone(context):
+    stretches = context.exchange == "ring" and context.split != "striped"
+    assert takes(HYBRID, context, 1, 2) == stretches
+    assert takes(HYBRID, context, 1, 1)
 
 
 def takes(model, context, tp, cp, sequence=SEQUENCE):
@@ -165,6 +181,6 @@ def test_a_plan_refuses_heads_that_ulysses_cannot_deal_out():
 
 def test_a_plan_with_neighbours_ends_later_than_with_zigzag():
     fixed = "tp=2,cp=8,pp=1,zero=3,micro_batch=1,recompute=none"
-    ends = [plan(fixed, cp_split=split)["finish_s"] for split in ("zigzag", "striped", "contiguous")]
+    ends = [plan(fixed, efficiency=0.05, cp_split=split)["finish_s"] for split in ("zigzag", "striped", "contiguous")]
     assert ends == sorted(ends)
     assert ends[0] < ends[2]
