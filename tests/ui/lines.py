@@ -164,6 +164,7 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
         *("experts", "Qwen/Qwen3-30B-A3B", "--on", "hgx-h100", "--tokens", "1", "--ep", "4", "--etp", "2"),
         *("--attention", "replicated", "--combine", "fp32"),
     ),
+    "explain, experts": ("explain", Saved("experts"), "layers[0].weight_bytes"),
     "rack": ("rack", "--on", "dgx-h100", "--power", "120kW", "--devices", "64,72", "--distance", "30m"),
     "rack, no": (
         "rack",

@@ -142,7 +142,7 @@ def layer_of(setting: Setting, layer: int, place: int, kind: int, mixture: Exper
     """Everything about one layer. place: its place among the layers of the routing."""
     options, tokens = setting.options, int(held(setting.options.tokens))
     experts, top_k = int(held(mixture.experts)), int(held(mixture.top_k))
-    choices = batch(setting.routing, place, experts, top_k, tokens, options.seed)
+    choices = batch(setting.routing, place, experts, top_k, tokens, int(held(options.seed)))
     rows = np.bincount(choices.reshape(-1), minlength=experts)
     slots, placed, others = _placed(rows, options)
     capacity = None
