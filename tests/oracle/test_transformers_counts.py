@@ -66,7 +66,8 @@ def assert_apart_is_as_built(model: Model, built: PreTrainedModel) -> None:
     """Buffers, and layers that predict further tokens, where its class makes them."""
     assert apart(model)["buffers"] == buffer_elements(built)
     count = getattr(built.config, "num_mtp_layers", None)
-    if count is None and getattr(built.config, "num_nextn_predict_layers", 0):
+    said = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "use_mtp")
+    if count is None and any(getattr(built.config, name, 0) for name in said):
         assert apart(model)["mtp"]
         return
     assert apart(model)["mtp"] == (predictor_parameters(built, count) if count else 0)
