@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from meshwright.workload.context_split import ContextPlan
 
 
-def refused(
-    model: Model, job: TrainJob, context: ContextPlan, layouts: Layouts, engine: Sequence[Rule] = ()
-) -> Bools:
+def refused(model: Model, job: TrainJob, context: ContextPlan, layouts: Layouts, engine: Sequence[Rule] = ()) -> Bools:
     """Where `refusal` finds a reason."""
     count = micro_batches(job, layouts)
     few, place = distinct(
