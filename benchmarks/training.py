@@ -64,7 +64,7 @@ def measure(case: tuple[str, str, int, int], runs: int) -> Search:
     name, on, batch, sequence = case
     model, system = read_model(name), read_system(on)
     job, options = TrainJob(tokens=10**11, sequence=sequence, global_batch=batch), TrainOptions()
-    space = training_space(model, system, job, {})
+    space = training_space(model, system, job, {}, options.context)
     times: list[tuple[float, float]] = []
     rows = 0
     for _ in range(runs + 1):

@@ -178,10 +178,12 @@ def test_the_best_with_offloads_is_the_best_of_all_offloads(spare):
     model, fixed = read_model("tiny-qwen3"), {"cp": 1, "micro_batch": 4, "pp": 1}
     options = TrainOptions(usable_memory=2**31 + spare, layout=fixed, keep=1, host_memory=2**36)
     system = with_host(SYSTEM, options)
-    found, seen = search_training(model, system, JOB, options, training_space(model, system, JOB, fixed))
+    found, seen = search_training(
+        model, system, JOB, options, training_space(model, system, JOB, fixed, options.context)
+    )
     rows = []
     for offload in OFFLOADS:
-        space = training_space(model, system, JOB, {**fixed, "offload": offload})
+        space = training_space(model, system, JOB, {**fixed, "offload": offload}, options.context)
         for layouts in chunks(space, model):
             one = training_table(model, system, JOB, options, layouts)
             none = np.zeros(len(one), dtype=np.bool_)

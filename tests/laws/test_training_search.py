@@ -37,6 +37,7 @@ from meshwright.scenarios._training_table import training_table
 from meshwright.search.candidates import divisors
 from meshwright.search.rank import TIE
 from meshwright.system.system import read_system
+from meshwright.workload.context_split import ContextPlan
 from meshwright.workload.recomputing import read_recompute
 from meshwright.workload.slots import SCHEDULES, read_schedule
 
@@ -82,7 +83,7 @@ def question(number: int) -> Question:
         options = TrainOptions(layout=layout, keep=dice.choice([1, 5, 20]), **dice.choice(ASSUMED))
         if {"pp"} & layout.keys() and system.devices % layout["pp"]:
             continue
-        space = training_space(model, system, job, layout)
+        space = training_space(model, system, job, layout, options.context)
         if most / 20 <= space.size * (1 + len(offloads(system, layout))) <= most:
             break
     deadline = dice.choice([None, 0.5, 1.02, 2.0])
@@ -204,7 +205,7 @@ def test_the_length_and_order_of_tables_change_nothing(number, monkeypatch):
 def test_the_space_is_every_layout_that_can_be_launched(name, on):
     model, system = read_model(name), replace(read_system(on), devices_per_node=4)
     job = TrainJob(tokens=10**9, sequence=96, global_batch=2)
-    space = training_space(model, system, job, {})
+    space = training_space(model, system, job, {}, ContextPlan())
     plain = [layout for rows in chunks(space, model) for layout in rows.rows()]
     found = {layout.id for layout in plain}
     for offload in OFFLOADS[1:]:
@@ -240,11 +241,11 @@ def test_the_space_is_every_layout_that_can_be_launched(name, on):
         if _no_twin(model, mesh | {"sp": sp, "zero": zero}, line, policy)
     ]
     rows = replace(table(asked), order=space.meshes.order)
-    broken = refused(model, job, rows)
+    broken = refused(model, job, ContextPlan(), rows)
     assert found == {layout.id for layout, wrong in zip(asked, broken.tolist(), strict=True) if not wrong}
     assert len(found) > 100
     for row in range(0, len(asked), len(asked) // 100):
-        assert (refusal(model, system, job, rows, row) is not None) == broken[row]
+        assert (refusal(model, system, job, ContextPlan(), rows, row) is not None) == broken[row]
 
 
 def _no_twin(model, mesh, line, policy) -> bool:

@@ -16,6 +16,7 @@ from meshwright.scenarios._training_table import training_table
 from meshwright.scenarios.training import plan_train
 from meshwright.scenarios.training_systems import plan_train_systems
 from meshwright.system.system import read_system
+from meshwright.workload.context_split import ContextPlan
 
 DENSE, MIXTURE = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"
 
@@ -94,7 +95,9 @@ def test_wide_experts_are_searched_where_they_are_fixed():
 
 def test_every_virtual_stage_and_micro_batch_is_in_the_space():
     model = read_model(DENSE)
-    space = training_space(model, read_system("hgx-h100"), TrainJob(tokens=10**9, sequence=4096, global_batch=128), {})
+    space = training_space(
+        model, read_system("hgx-h100"), TrainJob(tokens=10**9, sequence=4096, global_batch=128), {}, ContextPlan()
+    )
     pieces = {count for name, count in space.lines if name == "interleaved"}
     assert pieces == set(range(2, model.layers // 2 + 1))
     assert set(space.choices.degree("micro_batch").tolist()) == {1, 2, 4, 8, 16, 32, 64, 128}
@@ -213,7 +216,7 @@ def test_fused_units_keep_less_and_the_search_does_not_rule_out_what_they_let_fi
     model, system = read_model(DENSE), read_system("hgx-h100")
     job = TrainJob(tokens=10**9, sequence=4096, global_batch=16)
     options = TrainOptions(elementwise="fused", usable_memory=32 * 2**30, layout={"offload": "none", "pp": 1})
-    space = training_space(model, system, job, options.layout)
+    space = training_space(model, system, job, options.layout, options.context)
     found, _ = search_training(model, system, job, options, space)
     each = [training_table(model, system, job, options, layouts) for layouts in chunks(space, model)]
     assert found.finish_s[0] == min(table.finish_s[table.fits].min() for table in each if table.fits.any())

@@ -8,6 +8,7 @@ from meshwright.job.train import TrainJob
 from meshwright.model.reader import read_model
 from meshwright.scenarios._training_space import chunks, training_space
 from meshwright.system.system import read_system
+from meshwright.workload.context_split import ContextPlan
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ from meshwright.system.system import read_system
 )
 def test_zero_is_tried_where_dp_shard_or_cp_shares_state(mesh, stages):
     model, job = read_model("Qwen/Qwen3-8B"), TrainJob(tokens=10**6, sequence=1024, global_batch=16)
-    rows = training_space(model, read_system("hgx-h100 x2"), job, {})
+    rows = training_space(model, read_system("hgx-h100 x2"), job, {}, ContextPlan())
     found = set()
     for layouts in chunks(rows, model):
         for layout in layouts.rows():
