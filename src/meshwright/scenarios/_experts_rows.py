@@ -228,7 +228,7 @@ def _read(  # noqa: PLR0917 - a layer, its choices and what runs
         expected = float(found_by(inclusion(setting.routing, place, experts, top_k), int(held(tokens))).sum())
     slots_read = int(np.count_nonzero(run.rows))
     even = min(experts, int(held(tokens)) * top_k)
-    return {
+    found: dict[str, Any] = {
         "distinct_experts": int(np.count_nonzero(rows)),
         "slots_read": slots_read,
         "expected_distinct_experts": expected,
@@ -236,6 +236,7 @@ def _read(  # noqa: PLR0917 - a layer, its choices and what runs
         "expected_weight_bytes": distinct_bytes(expected, piece),
         "even_over_read": even / max(1, slots_read),
     }
+    return found
 
 
 def _ways(setting: Setting, run: Executed, slots: Slots, tokens: int) -> dict[str, Way]:
@@ -264,7 +265,7 @@ def _way(setting: Setting, wired: Wires, parts: tuple[Ints, ...]) -> Way:
     return Way(
         dispatch_rows=sum(int(part.sum()) for part in parts),
         between_rows=sum(int(part[apart].sum()) for part in parts),
-        most_sent_rows=int(sum(part.sum(axis=1) for part in parts).max()),
+        most_sent_rows=int(np.sum([part.sum(axis=1) for part in parts], axis=0).max()),
         dispatch=tuple(exchange(wired, part, out) for part in parts),
         combine=tuple(exchange(wired, part.T, back) for part in reversed(parts)),
     )

@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.numbers import divide_up
-from meshwright.base.units import Tokens
+from meshwright.base.units import TokenCount, Tokens
 from meshwright.cost.collectives import program_s
 from meshwright.cost.estimate import Assumptions, Work, estimate_step, matrix_rate
 from meshwright.cost.groups import group_along
@@ -102,7 +102,8 @@ def context_parallel(model: Model, system: System, tokens: Tokens, tp: int, degr
         check_range("degrees", cp, 1, min(system.devices // tp, tokens))
     most = max(degrees)
     ways = [(split, exchange) for split, exchange in product(_SPLITS, _EXCHANGES) if exchange != "ulysses"]
-    prompt = [_prompt(model, system, tokens, Layout(tp=tp, cp=most), *way) for way in (*ways, ("zigzag", "ulysses"))]
+    ways.append(("zigzag", "ulysses"))
+    prompt = [_prompt(model, system, tokens, Layout(tp=tp, cp=most), *way) for way in ways]
     prompt.sort(key=lambda row: float("inf") if row.prompt_s is None else row.prompt_s)
     alone = _decode(model, system, tokens, tp, 1, None)
     rows = tuple(_decode(model, system, tokens, tp, cp, alone.step_s) for cp in degrees)
@@ -110,10 +111,12 @@ def context_parallel(model: Model, system: System, tokens: Tokens, tp: int, degr
 
 
 def _prompt(  # noqa: PLR0917 - the nouns, and the way
-    model: Model, system: System, tokens: int, layout: Layout, split: ContextSplit, exchange: ContextExchange
+    model: Model, system: System, tokens: Tokens, layout: Layout, split: ContextSplit, exchange: ContextExchange
 ) -> PromptRow:
     context = ContextPlan(split=split, exchange=exchange)
-    rule = broken_context_rule(model, TrainJob(tokens=tokens, sequence=tokens, global_batch=1), context, layout)
+    rule = broken_context_rule(
+        model, TrainJob(tokens=TokenCount(tokens), sequence=tokens, global_batch=1), context, layout
+    )
     if rule is not None:
         return PromptRow(
             split=split,

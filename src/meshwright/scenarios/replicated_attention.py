@@ -77,7 +77,7 @@ def replicated_attention(  # noqa: PLR0917 - two nouns, degrees and a batch
     kind, mixture = next(iter(layers.values()))
     merges = merges_of(model, system, layout, options)
     sent = sum(item.sent_bytes for item in merges)
-    state = model.kinds[kind].mixer.token_state()[0]
+    state = model.kinds[kind].mixer.token_state()[0].tensor
     return ReplicatedAttention(
         experts_per_group=mixture.experts // ep,
         expert_width=_local(routed_operators(model, kind)[0].weights[0], "expert_intermediate", layouts),

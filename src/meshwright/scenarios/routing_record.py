@@ -38,6 +38,6 @@ def top_experts(scores: tuple[float, ...], top_k: int) -> TopExperts:
     if not 1 <= top_k <= len(scores):
         raise JobError(129, f"{top_k} of {len(scores)} scores", "give as many scores as experts, and choose fewer")
     order = np.argsort(-np.array(scores, dtype=np.float64), kind="stable")
-    ranked = [scores[place] for place in order.tolist()]
+    ranked = [scores[int(place)] for place in order]
     margin = ranked[top_k - 1] - ranked[top_k] if top_k < len(ranked) else ranked[-1]
     return TopExperts(chosen=tuple((order[:top_k] + 1).tolist()), margin=margin)

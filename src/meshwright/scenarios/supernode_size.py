@@ -179,7 +179,7 @@ def supernode_size(  # noqa: PLR0917 - the nouns, sizes and the two bounds
     spread_tables = _for_each("tables", setting.tables, len(sizes)) == "spread"
     table = np.where(spread_tables, float(model.table_bytes), 0.0)
     spread = case.experts_count * case.ranks * float(model.layers * model.expert_bytes)
-    weights = held_bytes(float(model.replicated_bytes), spread + table, case.ranks)
+    weights: Floats = np.asarray(held_bytes(float(model.replicated_bytes), spread + table, case.ranks))
     most = _resident(system, weights, workspace_bytes, model)
     fits = weights + workspace_bytes <= system.accelerator.memory
     places = np.flatnonzero(most > 0)
@@ -252,7 +252,7 @@ class _Case:
     def local_s(self, sessions: Any, batch: Any, rows: Any) -> Floats:
         """Reading and computing beside each other."""
         read, flops = self.local(sessions, batch, rows)
-        return roofline_s(flops, self.rate, read, self.system.accelerator.memory_bandwidth)
+        return np.asarray(roofline_s(flops, self.rate, read, self.system.accelerator.memory_bandwidth))
 
     def step_s(self, sessions: Any, rows: Any) -> Floats:
         """With so many sessions on every card."""
@@ -286,7 +286,7 @@ def _rows(  # noqa: PLR0917 - the columns of a row
 ) -> tuple[SizeRow, ...]:
     every = np.arange(len(case.ranks))
     read, flops = case.local(sessions, sessions * case.ranks, every)
-    times = {
+    times: dict[str, Any] = {
         "read_s": read_s(read, case.system.accelerator.memory_bandwidth),
         "compute_s": compute_s(flops, case.rate),
         "local_s": case.local_s(sessions, sessions * case.ranks, every),

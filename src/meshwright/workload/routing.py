@@ -53,7 +53,7 @@ def batch(  # noqa: PLR0917 - a layer of a routing, and what a batch is
             return np.repeat(np.arange(experts), rows).reshape(top_k, tokens).T
     generator = np.random.default_rng((seed, place))
     likely = inclusion(routing, place, experts, top_k)
-    weights = (np.arange(experts) + 1.0) ** -routing.exponent
+    weights: Floats = (np.arange(experts, dtype=np.float64) + 1.0) ** -routing.exponent
     rows = max(1, _AT_ONCE // experts)
     parts = [min(rows, tokens - start) for start in range(0, tokens, rows)]
     if routing.law == "counts":

@@ -59,7 +59,7 @@ def _read_kinds(fields: Fields, layers: int) -> list[str]:
         if not isinstance(ratios, list) or not all(
             type(item) is int and item in _OF_RATIO for item in cast("list[object]", ratios)
         ):
-            raise fields.wrong("compress_ratios", ratios, "a list of 0, 4 and 128")
+            raise fields.wrong("compress_ratios", cast("object", ratios), "a list of 0, 4 and 128")
         listed = [_OF_RATIO[ratio] for ratio in cast("list[int]", ratios)]
     if not listed:
         turns = (_SPARSE if layer % 2 else _HEAVY for layer in range(max(layers - 2, 0)))

@@ -6,7 +6,7 @@ Defaults: transformers 5.24 `GlmMoeDsaConfig`, in which `num_local_experts` is a
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from meshwright.base.errors import ModelError
 from meshwright.model.families._apart import read_predictors
@@ -70,7 +70,7 @@ def _read_indexed(fields: Fields, layers: int) -> list[bool]:
         offset = fields.integer("index_skip_topk_offset", least=0) if "index_skip_topk_offset" in fields.data else 2
         found = [max(layer - offset + 1, 0) % max(every, 1) == 0 for layer in range(layers)]
     else:
-        spelled = [_MODES.get(item, item) for item in cast("str", said)] if isinstance(said, str) else None
+        spelled = [_MODES.get(item, item) for item in said] if isinstance(said, str) else None
         modes = spelled if spelled is not None else list(fields.words(name) or ())
         unknown = sorted(set(modes) - set(_MODES.values()))
         if unknown or len(modes) != layers:

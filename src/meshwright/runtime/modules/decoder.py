@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from meshwright.model.mixers import Attention as AttentionShape
+from meshwright.model.mixers import plain_attention
 from meshwright.runtime.modules.linear import Later, Linear
 from meshwright.runtime.modules.recompute import Wraps, again, remade
 from meshwright.runtime.modules.rotation import turned, turns
@@ -108,7 +109,7 @@ class Block(nn.Module):
 
     def __init__(self, model: Model, arithmetic: Arithmetic, share: Share, layer: int, place: int) -> None:
         super().__init__()
-        shape = model.kinds[model.kind_of_layer[layer]].mixer
+        shape = plain_attention(model.kinds[model.kind_of_layer[layer]].mixer, "runs")
         self.self_attn = Attention(shape, model.hidden, share, layer, arithmetic)
         self.mlp = FeedForward(model.hidden, share, layer)
         self.input_layernorm, self.post_attention_layernorm = (
@@ -152,7 +153,8 @@ class Stage(nn.Module):
             self.lm_head = Linear(len(self.owned), model.hidden, share.later)
             if model.tied and self.first:
                 self.lm_head.weight = cast("TokenTable", self.model.embed_tokens).weight
-        self.rotation, self.head_dim = arithmetic.rotation, model.kinds[0].mixer.head_dim
+        self.rotation = arithmetic.rotation
+        self.head_dim = plain_attention(model.kinds[0].mixer, "runs").head_dim
         self.tp, self.wraps = share.tp, share.wraps
 
     @property
