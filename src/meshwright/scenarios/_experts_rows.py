@@ -158,7 +158,7 @@ def layer_of(setting: Setting, layer: int, place: int, kind: int, mixture: Exper
     own = ways.get(options.dedup)
     merged = 0.0 if own else sum(item.time_s for item in setting.merges if item.after == "experts")
     seconds = experts_s(setting.model, setting.system, table([setting.layout]), kind, group_run, group_read)
-    times = {
+    times: dict[str, Any] = {
         "dispatch_s": sum(item.seconds for item in own.dispatch) if own else 0.0,
         "etp_s": _etp_s(setting, run, slots),
         "experts_s": cell(seconds, int(np.argmax(held_all(seconds)))),

@@ -101,7 +101,9 @@ def context_parallel(model: Model, system: System, tokens: Tokens, tp: int, degr
     for cp in degrees:
         check_range("degrees", cp, 1, min(system.devices // tp, tokens))
     most = max(degrees)
-    ways = [(split, exchange) for split, exchange in product(_SPLITS, _EXCHANGES) if exchange != "ulysses"]
+    ways: list[tuple[ContextSplit, ContextExchange]] = [
+        (split, exchange) for split, exchange in product(_SPLITS, _EXCHANGES) if exchange != "ulysses"
+    ]
     ways.append(("zigzag", "ulysses"))
     prompt = [_prompt(model, system, tokens, Layout(tp=tp, cp=most), *way) for way in ways]
     prompt.sort(key=lambda row: float("inf") if row.prompt_s is None else row.prompt_s)

@@ -56,7 +56,10 @@ HYBRID_NAMES = (
 )
 """Families with mixers or blocks of several kinds."""
 
-OWN_NAMES = ("bloom", "decoder", "falcon", "gpt2", "gpt_neox", "mpt", "opt", *HYBRID_NAMES)
+LATENT_NAMES = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "glm_moe_dsa", "kimi_k2")
+"""Families whose keys and values are one row for all heads."""
+
+OWN_NAMES = ("bloom", "decoder", "falcon", "gpt2", "gpt_neox", "mpt", "opt", *HYBRID_NAMES, *LATENT_NAMES)
 """Families whose fields have names of their own, or whose layers are not read as llama's."""
 
 USUAL_NAMES = tuple(name for name in FAMILIES.names() if name not in OWN_NAMES)

@@ -23,6 +23,17 @@ SPARSE = {
         "tie_word_embeddings",
         "max_position_embeddings",
     },
+    "moonshotai--Kimi-Linear-48B-A3B-Instruct": {"q_lora_rank"},  # null in its config: queries are not reduced
+    # no config is published: what its sources do not state is assumed, and said so
+    "moonshotai--Kimi-K3": {
+        "vocab",
+        "groups",
+        "groups.*.block.mixer.heads",
+        "groups.*.block.mixer.head_dim",
+        "groups.*.block.mixer.query_rank",
+        "groups.*.block.feed_forward.intermediate",
+        "groups.*.block.feed_forward.shared.intermediate",
+    },
 }
 ENTRY = """
 [source]

@@ -141,14 +141,8 @@ def test_an_unknown_model_type_says_what_would_make_it_known(family):
 @pytest.mark.parametrize(
     "config",
     [
-        # facts of deepseek-ai/DeepSeek-V2-Lite: latent attention, shared experts
-        {
-            "model_type": "deepseek_v2",
-            "hidden_size": 2048,
-            "kv_lora_rank": 512,
-            "n_routed_experts": 64,
-            "n_shared_experts": 2,
-        },
+        # facts of google/recurrentgemma-2b: blocks of a linear recurrence
+        {"model_type": "recurrent_gemma", "hidden_size": 2560, "lru_width": 2560, "num_attention_heads": 10},
         # another model in whose config a falcon stands
         {"model_type": "falcon_mamba", "hidden_size": 4096, "state_size": 16},
     ],
