@@ -130,6 +130,7 @@ def test_inputs_are_enough_to_ask_again(answers):
         "objective": "cost", "all_reduce": "auto", "weight_reads": "strict", "workspace": 2 * 2**30,
         "basis": "datasheet", "all_reduce_time": None, "power_budget": None, "power_base": 0.0, "fault": None,
         "flips": "search", "expert_reads": "expected", "prefill": "cached", "reserve": None, "shards": "strict",
+        "attention_form": "by_phase", "engine": None,
     }  # fmt: skip
     assert inputs["system"]["accelerator"]["memory"] == 80_000_000_000
     assert inputs["model"]["hidden"] == 5120
@@ -148,7 +149,7 @@ def test_inputs_of_a_training_plan_are_enough_to_ask_again(answers):
     assert inputs["options"] == {
         "objective": "date", "efficiency": None, "efficiency_kind": "model_flops", "prefetch": "on", "nic": "own",
         "cp_split": "zigzag", "cp_exchange": "ring", "input_wait": None, "prep_workers": None, "prep_rate": None,
-        "activation_budget": 10 * 2**30,
+        "engine": None, "activation_budget": 10 * 2**30,
         "usable_memory": None, "workspace": 2 * 2**30, "kernel": "flash", "loss": "materialised", "shards": "even",
         "elementwise": "eager", "card_mtbf": None, "job_mtbf": None, "common_mode_mtbf": [],
         "checkpoint_interval": 1800.0, "checkpoint_copy": None, "storage_write": None, "restart": 120.0,

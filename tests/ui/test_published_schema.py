@@ -130,7 +130,7 @@ def at(value, path):
 def is_open(path):
     """Where a document holds what other types say: the nouns, maps by name, and a study's own answer."""
     amounts = {"bytes_by_format", "critical_path_s", "kv_bytes_per_token_by_kind", "parameters_by_part_bytes"}
-    maps = {"basis", "peak_flops_per_s", *amounts}
+    maps = {"axes", "basis", "choices", "peak_flops_per_s", *amounts}
     inner = {"mixer", "feed_forward"}
     return (path[:1] == ("inputs",) and len(path) > 1) or path[:1] == ("answer",) or {*maps, *inner} & set(path)
 

@@ -220,7 +220,7 @@ def _read(  # noqa: PLR0917 - a layer, its choices and what runs
 ) -> dict[str, Any]:
     """Experts that have rows, as they are and as choices made apart would have them, and the bytes of their weights."""
     layout, tokens = setting.layout, setting.options.tokens
-    piece = np.atleast_1d(expert_bytes(setting.model, table([layout]), kind))[0] * layout.etp
+    piece = cell(np.atleast_1d(expert_bytes(setting.model, table([layout]), kind)), 0) * layout.etp
     experts, top_k = int(held(mixture.experts)), int(held(mixture.top_k))
     if setting.routing.law in {"uniform", "even"}:
         expected: Any = distinct_experts(mixture.experts, mixture.top_k, tokens)
