@@ -275,6 +275,7 @@ def test_the_functions_left_out_exist_and_take_a_noun_a_table_or_a_name():
         "CollectiveFit",
         "tuple[int, ...]",
         "Fabric",
+        "Wires",
         "Any",
     )  # traced columns have no type of their own
     for name in TABLE_LEVEL:

@@ -179,7 +179,7 @@ def test_no_layout_is_better_than_the_bound_of_its_group(number):
     groups = next(group_tables(ask.space, ask.model, 400))
     bound, _ = least_goals(ask.model, ask.system, ask.job, ask.options, firsts(ask.space, groups), ask.space.lines)
     for place in range(0, len(groups), max(len(groups) // 25, 1)):
-        for rows in layouts_of(ask.space, groups.take([place])):
+        for rows in layouts_of(ask.space, ask.model, groups.take([place])):
             goals = search.goals_of(training_table(ask.model, ask.system, ask.job, ask.options, rows))
             least = bound.take([place])
             assert (goals.too_large >= least.too_large).all()
