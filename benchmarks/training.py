@@ -82,7 +82,7 @@ def _spread(space: Space, model: Model) -> Iterator[Layouts]:
     """Tables of neighbours, from `TABLES` places of the space."""
     for start in np.linspace(0, len(space.meshes), TABLES, endpoint=False).astype(int).tolist():
         behind = replace(space, meshes=space.meshes.take(slice(start, None)), kind=space.kind[start:])
-        yield next(layouts_of(behind, next(group_tables(behind, model, ROWS // 8)), ROWS))
+        yield next(layouts_of(behind, model, next(group_tables(behind, model, ROWS // 8)), ROWS))
 
 
 def page(searches: list[Search]) -> list[str]:
