@@ -49,4 +49,4 @@ def test_the_next_command_is_the_same_with_a_copy_more_on_every_group():
 def test_a_dense_model_is_refused_by_its_code():
     found = meshwright("experts", "Qwen/Qwen3-8B", "--on", "hgx-h100", "--tokens", "64")
     assert (found.code, found.out) == (2, "")
-    assert found.err.startswith("error[JOB007]")
+    assert found.err.startswith("error[JOB007]: Qwen/Qwen3-8B has no experts\nfix: name a mixture of experts")

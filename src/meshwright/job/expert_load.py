@@ -66,9 +66,9 @@ def checked_choices(choices: tuple[float, ...], experts: int, top_k: int, what: 
     return choices
 
 
-def no_experts(model: str) -> JobError:
-    """The error for a routing of a model that has no experts."""
-    return JobError(7, f"--expert-reads: {model} has no experts", "leave --expert-reads out")
+def no_experts(model: str, fix: str) -> JobError:
+    """The error for a routing of a model that has no experts. fix: what the one who asked can do."""
+    return JobError(7, f"{model} has no experts", fix)
 
 
 def _range(top_k: int, experts: int) -> str:

@@ -147,7 +147,7 @@ def usual_feed_forward(layer: FeedForward, question: str) -> Dense | Experts:
     named = "experts in a latent space"
     if not isinstance(layer, Experts):
         named = "a block without a feed-forward" if isinstance(layer, NoFeedForward) else "one matrix in its place"
-    raise ModelError(40, f"{question} of {named} are not modelled", "choose another model")
+    raise ModelError(40, f"{question} of {named} are not modelled", "inspect, fit and plan serve take this model")
 
 
 def _projections(width: Dim, plain: Dim, *, gated: bool) -> dict[str, tuple[Dim, Dim]]:

@@ -67,7 +67,7 @@ def check_experts(model: Model, options: ServeOptions) -> None:
     """The routing that the user gives is one of this model's layers. Raises JOB007."""
     layers = [block.feed_forward for block in model.kinds if isinstance(block.feed_forward, Experts)]
     if not layers and options.expert_reads != "expected":
-        raise no_experts(model.name)
+        raise no_experts(model.name, "leave --expert-reads out")
     for layer in layers:
         checked_reads(options.expert_reads, layer.experts, layer.top_k)
 

@@ -91,7 +91,7 @@ def answer_on(model: Model, system: System, options: ExpertsOptions, network: Sy
     options = checked_options(options)
     layers = expert_layers(model)
     if not layers:
-        raise no_experts(model.name)
+        raise no_experts(model.name, "name a mixture of experts, as Qwen/Qwen3-30B-A3B")
     sizes = {layer: (int(held(item.experts)), int(held(item.top_k))) for layer, (_, item) in layers.items()}
     routing = checked_routing(read_routing(options.routing), sizes)
     layout = layout_of(options)

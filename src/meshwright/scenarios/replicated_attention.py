@@ -61,7 +61,7 @@ def replicated_attention(  # noqa: PLR0917 - two nouns, degrees and a batch
     """
     layers = expert_layers(model)
     if not layers:
-        raise no_experts(model.name)
+        raise no_experts(model.name, "name a mixture of experts, as Qwen/Qwen3-30B-A3B")
     options = checked_options(
         ExpertsOptions(tokens=tokens, ep=ep, etp=etp, tp=tp, attention="replicated", combine=combine)
     )

@@ -34,5 +34,7 @@ Mixer: TypeAlias = (
 def plain_attention(mixer: Mixer, question: str) -> Attention:
     """The mixer, where it is grouped-query attention. Raises MOD030 otherwise: the question has no model for it."""
     if not isinstance(mixer, Attention):
-        raise ModelError(30, f"{question} of {mixer.kind} are not modelled", "choose another model")
+        raise ModelError(
+            30, f"{question} of {mixer.kind} are not modelled", "inspect, fit and plan serve take this model"
+        )
     return mixer

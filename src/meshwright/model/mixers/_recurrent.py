@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from meshwright.model.formats import FP32
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _MATRIX: Final = 2
 
 
-class FixedState:
+class FixedState(ABC):
     """A mixer that keeps nothing of single positions; what `TokenMixer` asks and such a mixer answers alike."""
 
     __slots__ = ()
@@ -29,9 +30,9 @@ class FixedState:
         """Nothing, unless a mixer has sizes that must go together."""
         return ""
 
+    @abstractmethod
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
         """Those of the mixer."""
-        raise NotImplementedError
 
     def token_state(self) -> tuple[PositionState, ...]:
         """None: nothing grows with the length."""
