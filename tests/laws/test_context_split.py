@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from meshwright.base.errors import UserError
 from meshwright.model.mixers.told import ALL, Span
-from meshwright.workload.batches import decode, prefill
+from meshwright.workload.batches import Batch, decode, prefill
 from meshwright.workload.context_split import busiest_pairs, context_parts
 from meshwright.workload.pairs import Run, packed_pairs, positions_pairs
 from meshwright.workload.softmax_merge import Partial, merged, mixed, partial
@@ -25,6 +25,8 @@ SPANS = st.one_of(
     st.builds(Span, chunk=st.integers(1, 50)),
     st.builds(Span, stride=st.integers(2, 5), top=st.one_of(st.none(), st.integers(1, 9))),
     st.builds(Span, top=st.integers(1, 30)),
+    st.builds(Span, window=st.integers(1, 20), chunk=st.integers(1, 20)),
+    st.builds(Span, chunk=st.integers(1, 20), top=st.integers(1, 20)),
 )
 MASKS = st.one_of(st.tuples(st.just("causal"), SPANS), st.tuples(st.just("full"), st.just(ALL)))
 EMPTY = Partial(maxima=np.array([-np.inf]), sums=np.zeros(1), vectors=np.zeros((1, 3)))
@@ -40,14 +42,18 @@ def seen(documents, mask, span):
 
 
 def seen_by(place, span):
-    visible = [
+    visible = rows_of(place, span)
+    return len(visible) if span.top is None else min(len(visible), span.top)
+
+
+def rows_of(place, span):
+    return [
         other
         for other in range(place + 1)
         if (span.window is None or place - other < span.window)
         and (span.chunk is None or place // span.chunk == other // span.chunk)
         and (other + 1) % span.stride == 0
     ]
-    return len(visible) if span.top is None else min(len(visible), span.top)
 
 
 @given(SPLITS, DOCUMENTS, MASKS, st.data())
@@ -67,6 +73,18 @@ def test_every_rank_scores_the_pairs_of_its_positions_and_all_together_score_all
 def test_one_document_has_the_pairs_of_a_prompt_and_of_its_decode_steps(tokens, window):
     found = packed_pairs([tokens], "causal", Span(window=window))
     assert found == prefill(tokens).pairs(window) == decode(0, tokens).pairs(window)
+
+
+@given(SPANS, st.integers(0, 40), st.integers(2, 12))
+def test_a_prompt_reads_once_each_row_that_one_of_its_positions_may_see(span, start, rows):
+    seen = set(chain.from_iterable(rows_of(place, span) for place in range(start, start + rows)))
+    assert Batch(rows=rows, steps=1, start=start).rows_read(span) == len(seen)
+
+
+@given(SPANS, st.integers(0, 40), st.integers(1, 12))
+def test_decode_steps_read_what_each_of_them_sees(span, start, steps):
+    by_hand = sum(seen_by(place, span) for place in range(start, start + steps))
+    assert decode(start, steps).rows_read(span) == by_hand == decode(start, steps).pairs_seen(span)
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(0, 127))

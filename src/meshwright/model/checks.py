@@ -17,6 +17,8 @@ from meshwright.model.model import Model, parameter_counts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+TOGETHER: Final = "give sizes that go together"
+"""The fix of what `mismatch` says: which of the sizes is wrong is not known."""
 MOST_LAYERS: Final = 10_000
 MOST_PARAMETERS: Final = 10**16
 _MOST: Final = {"bits": 64, "word_bits": 64, "parameters": MOST_PARAMETERS}
@@ -24,7 +26,10 @@ _MAY_BE_ZERO: Final = frozenset({"scale_bytes", "parameters", "position_rows"})
 
 
 def checked_model(model: Model, what: str) -> Model:
-    """The model itself. Raises MOD007, MOD010 (heads, experts), MOD012 (more than any model has), MOD014 (a number)."""
+    """The model itself.
+
+    Raises MOD007 (sizes of a mixer), MOD010 (experts), MOD012 (more than any model has), MOD014 (a number).
+    """
     for path, value in _numbers(model, what):
         name = path.rpartition(".")[2]
         if ".rope." in path and math.isfinite(value):
@@ -37,7 +42,7 @@ def checked_model(model: Model, what: str) -> Model:
     for group in model.groups:
         mixer, layer = group.block.mixer, group.block.feed_forward
         if mixer.mismatch():
-            raise ModelError(7, f"{what}: {mixer.mismatch()}", "every KV head serves the same number of query heads")
+            raise ModelError(7, f"{what}: {mixer.mismatch()}", TOGETHER)
         if isinstance(layer, Experts) and layer.top_k > layer.experts:
             cause = f"{what}: top_k={layer.top_k} is more than the {layer.experts} experts"
             raise ModelError(10, cause, f"give top_k <= {layer.experts}")

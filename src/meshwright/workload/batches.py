@@ -53,7 +53,9 @@ class Batch:
         if self.rows == 1:
             return self.pairs_seen(span)
         if span.chunk is not None:
-            return (self.start % span.chunk + self.rows) * self.steps
+            before = self.start % span.chunk
+            before = before if span.window is None else minimum(before, span.window - 1)
+            return (before + self.rows) * self.steps
         if span.stride > 1:
             return (self.start + self.rows) // span.stride * self.steps
         return self.attended(span.window)
@@ -61,17 +63,18 @@ class Batch:
     def pairs_seen(self, span: Span) -> Count:
         """`pairs` of any span: the n-th position of a session sees n // stride rows, at most `top` of them.
 
-        In chunks it sees the (n - 1) mod chunk positions before it in its own, and itself.
+        In chunks it sees the (n - 1) mod chunk positions before it in its own, and itself; of these, too, no more than
+        a window or `top` lets it.
         """
         times = 1 if self.rows == 1 else self.steps
         first, last = self.start + 1, self.start + (self.steps if self.rows == 1 else self.rows)
         if span.chunk is not None:
-            return (_sum_in_chunks(last, span.chunk) - _sum_in_chunks(first - 1, span.chunk)) * times
+            sums = [_sum_in_chunks(place, span.chunk, _least(span.window, span.top)) for place in (first - 1, last)]
+            return (sums[1] - sums[0]) * times
         if span.stride > 1:
             top, stride = span.top, span.stride
             return (_sum_of_complete(last, stride, top) - _sum_of_complete(first - 1, stride, top)) * times
-        bounds = [bound for bound in (span.window, span.top) if bound is not None]
-        return self.pairs(min(bounds, default=None))
+        return self.pairs(_least(span.window, span.top))
 
 
 def decode(context: Count, steps: int, sessions: Count = 1) -> Batch:
@@ -97,10 +100,14 @@ def _sum_of_minima(first: Count, last: Count, window: int | None) -> Count:
     return below + window * (last - first + 1 - inside)
 
 
-def _sum_in_chunks(last: Count, chunk: int) -> Count:
-    """Sum of (n - 1) mod chunk + 1 for n from 1 to last."""
+def _least(*bounds: int | None) -> int | None:
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _sum_in_chunks(last: Count, chunk: int, bound: int | None) -> Count:
+    """Sum of min(bound, (n - 1) mod chunk + 1) for n from 1 to last."""
     whole, rest = last // chunk, last % chunk
-    return whole * (chunk * (chunk + 1) // 2) + rest * (rest + 1) // 2
+    return whole * _sum_of_minima(1, chunk, bound) + _sum_of_minima(1, rest, bound)
 
 
 def _sum_of_complete(last: Count, stride: int, top: int | None) -> Count:

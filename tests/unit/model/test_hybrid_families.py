@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from meshwright.layout.layout import Layout
+from meshwright.layout.layouts import table
+from meshwright.layout.rules import first_broken
 from meshwright.model.feed_forwards import Dense, Experts, Linear, NoFeedForward
 from meshwright.model.mixers import Attention, NoMixer
 from meshwright.model.mixers.gated_delta import GatedDelta
 from meshwright.model.mixers.mamba2 import Mamba2
 from meshwright.model.mixers.nothing import LinearMixer
-from meshwright.model.model import parameter_bytes, parameter_counts
+from meshwright.model.model import Block, BlockGroup, parameter_bytes, parameter_counts
 from meshwright.model.reader import read_config, read_model
 from meshwright.scenarios.inspect import apart, fixed_state_bytes, kv_by_kind, kv_bytes_per_token
 from tests.unit.model.configs import LLAMA, refusal, without
@@ -119,6 +124,26 @@ def test_a_layer_that_predicts_a_further_token_is_a_block_with_attention_two_row
     block = parameter_counts(read(DELTA, layer_types=[FULL] * 4))
     ends = block["embedding"] + block["head"] + 16
     assert apart(alone)["mtp"] == 2 * ((block["total"] - ends) // 4 + 2 * 16 * 16 + 3 * 16)
+
+
+@pytest.mark.parametrize(("said", "code"), [([], "MOD006"), ({}, "MOD006"), (-1, "MOD006"), (10**6, "MOD012")])
+def test_a_number_of_further_tokens_that_is_none_is_refused(said, code):
+    assert refusal({**DELTA, "mtp_num_hidden_layers": said}).code == code
+
+
+@pytest.mark.parametrize("said", [0, None])
+def test_no_further_tokens_stand_apart_where_none_are_predicted(said):
+    assert apart(read(DELTA, mtp_num_hidden_layers=said))["mtp"] == 0
+
+
+def test_groups_of_a_state_space_are_not_called_kv_heads():
+    model = read_model("nvidia/Nemotron-H-56B-Base-8K")
+    found = first_broken(replace(model, groups=model.groups[:1]), table([Layout(tp=12)]), 12)[0]
+    assert found.reason == "tp=12 does not divide 256 heads, groups or channels of mamba"
+    odd = Mamba2(heads=12, head_dim=4, groups=4, state=8)
+    alone = replace(model, groups=(BlockGroup(count=1, block=Block(mixer=odd, feed_forward=NoFeedForward())),))
+    found = first_broken(alone, table([Layout(tp=6)]), 12)[0]
+    assert found.reason == "tp=6 neither divides 4 groups of mamba nor is a multiple of them"
 
 
 def test_a_block_of_nemotron_h_is_one_part_with_one_norm():

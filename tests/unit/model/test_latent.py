@@ -207,10 +207,31 @@ def test_a_saved_model_is_read_back_as_it_was(name):
         pytest.param({"model_type": "deepseek_v4", "compress_ratios": [[4]]}, "MOD006", id="a list for a stride"),
         pytest.param({"model_type": "deepseek_v4", "hc_mult": 1, "o_groups": 2}, "MOD006", id="one stream"),
         pytest.param({"model_type": "deepseek_v4", "o_groups": 3}, "MOD007", id="groups that divide no heads"),
+        pytest.param({"model_type": "deepseek_v4", "compress_ratios": []}, "MOD009", id="no strides"),
+        pytest.param({"model_type": "deepseek_v4", "layer_types": []}, "MOD009", id="no kinds of layers"),
+        pytest.param(
+            {"model_type": "deepseek_v32", "q_lora_rank": None}, "MOD007", id="an indexer without its queries"
+        ),
+        pytest.param({"model_type": "glm_moe_dsa", "q_lora_rank": 0}, "MOD007", id="nor in a layer of GLM"),
     ],
 )
 def test_what_does_not_go_together_is_refused(changes, code):
     assert refusal({**V3, **changes}).code == code
+
+
+def test_kinds_of_layers_that_no_field_says_are_told_as_defaults():
+    v4 = {**V3, "model_type": "deepseek_v4", "num_attention_heads": 8, "o_groups": 2}
+    assert "layer_types" in {item.field for item in read_config(v4, "model").defaulted}
+    told = read_config({**v4, "compress_ratios": [4, 128]}, "model")
+    assert "layer_types" not in {item.field for item in told.defaulted}
+
+
+def test_groups_and_channels_that_tp_does_not_divide_are_not_called_attention_heads():
+    v4 = read_config({**V3, "model_type": "deepseek_v4", "num_attention_heads": 8, "o_groups": 2}, "model")
+    found = first_broken(v4, table([Layout(tp=4, etp=4)]), 8)[0]
+    assert found.reason == "tp=4 does not divide 2 heads, groups or channels of heavily_compressed_attention"
+    found = first_broken(read_config(V3, "model"), table([Layout(tp=8, etp=8)]), 8)[0]
+    assert found.reason == "tp=8 does not divide 4 attention heads"
 
 
 def test_an_indexer_needs_what_it_reads():

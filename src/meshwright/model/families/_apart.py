@@ -23,9 +23,9 @@ _MTP: Final = (
 _MTP_NORMS: Final = 3
 
 
-def read_predictors(fields: Fields, *, default: int = 1) -> int:
-    """How many layers predict further tokens; null is none. Raises MOD012 beyond what any model has."""
-    name, alias = "num_nextn_predict_layers", "num_mtp_layers"
+def read_predictors(fields: Fields, name: str = "num_nextn_predict_layers", *, default: int = 1) -> int:
+    """How many layers predict further tokens, under `name`; null is none. Raises MOD012 beyond what any model has."""
+    alias = "num_mtp_layers"
     said = alias if alias in fields.data and name not in fields.data else name
     if said in fields.data and fields.data[said] is None:
         return 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.base.errors import ModelError
-from meshwright.model.families._apart import predictors
+from meshwright.model.families._apart import predictors, read_predictors
 from meshwright.model.families._common import read_experts, read_heads, read_layers
 from meshwright.model.families._hybrid import FULL, read_spaced_kinds
 from meshwright.model.feed_forwards import Dense, Experts
@@ -73,9 +73,9 @@ def read_mixture(fields: Fields, *, experts: int, top_k: int) -> Experts:
 
 def with_predictors(fields: Fields, model: Model, block: Block) -> Model:
     """The model, and apart as many layers that predict further tokens as `mtp_num_hidden_layers` says."""
-    if not fields.data.get("mtp_num_hidden_layers"):
-        return model
-    return replace(model, apart=tuple(predictors(model, [block], fields.integer("mtp_num_hidden_layers"))))
+    name = "mtp_num_hidden_layers"
+    count = read_predictors(fields, name) if name in fields.data else 0
+    return replace(model, apart=tuple(predictors(model, [block], count))) if count else model
 
 
 def vision_parameters(fields: Fields) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.base.errors import ModelError
+from meshwright.model.checks import TOGETHER
 from meshwright.model.config import shown
 from meshwright.model.families._apart import buffers, predictors
 from meshwright.model.families._common import decoder, read_experts
@@ -19,7 +20,7 @@ from meshwright.model.mixers.latent import Indexer
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from meshwright.model.config import Fields
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 class Sizes:
     """Class defaults of a family. dense: first layers without experts.   count_alias: of `n_routed_experts`."""
 
+    hidden: int
+    vocab: int
+    positions: int
     heads: int
     query_rank: int
     nope_dim: int = 128
@@ -119,23 +123,35 @@ def read_kinds(
     return kinds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layers:
-    """A mixer and a place in `kinds` (dense or not) for each layer. extra: layers that predict further tokens."""
+def assemble_latent(
+    fields: Fields,
+    name: str,
+    sizes: Sizes,
+    mixers: Sequence[LatentAttention],
+    dense: Sequence[bool],
+    *,
+    extra: int = 0,
+    bias: bool = False,
+) -> Model:
+    """The `Model` of these layers, and what stands apart but the corrections of routers.
 
-    mixers: Sequence[LatentAttention]
-    dense: Sequence[bool]
-    kinds: Mapping[bool, FeedForward]
-    extra: int = 0
-
-
-def assemble_latent(fields: Fields, name: str, layers: Layers, *, hidden: int, vocab: int, positions: int) -> Model:
-    """The `Model` of these layers, and what stands apart but the corrections of routers."""
-    pairs = zip(layers.mixers, layers.dense, strict=True)
-    blocks = [Block(mixer=mixer, feed_forward=layers.kinds[dense]) for mixer, dense in pairs]
-    model = decoder(fields, name, hidden=hidden, vocab=vocab, blocks=blocks, positions=positions)
-    predictor = [Block(mixer=layers.mixers[-1], feed_forward=layers.kinds[False])] if layers.extra else []
-    return replace(model, apart=tuple(predictors(model, predictor, layers.extra)))
+    extra, bias: as in `read_kinds`. Raises MOD007 for mixers whose sizes do not go together.
+    """
+    for mixer in dict.fromkeys(mixers):
+        if mixer.mismatch():
+            raise ModelError(7, f"{fields.family}: {mixer.mismatch()}", TOGETHER)
+    kinds = read_kinds(fields, sizes, dense, extra=extra, bias=bias)
+    blocks = [Block(mixer=mixer, feed_forward=kinds[alone]) for mixer, alone in zip(mixers, dense, strict=True)]
+    model = decoder(
+        fields,
+        name,
+        hidden=fields.integer("hidden_size", default=sizes.hidden),
+        vocab=fields.integer("vocab_size", default=sizes.vocab),
+        blocks=blocks,
+        positions=sizes.positions,
+    )
+    predictor = [Block(mixer=mixers[-1], feed_forward=kinds[False])] if extra else []
+    return replace(model, apart=tuple(predictors(model, predictor, extra)))
 
 
 def with_corrections(model: Model) -> Model:

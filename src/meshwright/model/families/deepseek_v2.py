@@ -9,13 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from meshwright.model.families._common import read_layers
-from meshwright.model.families._latent import Layers, Sizes, assemble_latent, read_dense_layers, read_kinds, read_latent
+from meshwright.model.families._latent import Sizes, assemble_latent, read_dense_layers, read_latent
 
 if TYPE_CHECKING:
     from meshwright.model.config import Fields
     from meshwright.model.model import Model
 
 _SIZES: Final = Sizes(
+    hidden=4096,
+    vocab=102400,
+    positions=2048,
     heads=32,
     query_rank=1536,
     intermediate=11008,
@@ -31,13 +34,6 @@ _SIZES: Final = Sizes(
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `deepseek_v2` config. Raises MOD005..MOD013 for sizes that do not go together."""
     count = read_layers(fields, default=32)
-    dense = read_dense_layers(fields, _SIZES, count)
-    kinds = read_kinds(fields, _SIZES, dense, extra=0, bias=fields.flag("mlp_bias", default=False))
-    return assemble_latent(
-        fields,
-        name,
-        Layers(mixers=[read_latent(fields, _SIZES)] * count, dense=dense, kinds=kinds),
-        hidden=fields.integer("hidden_size", default=4096),
-        vocab=fields.integer("vocab_size", default=102400),
-        positions=2048,
-    )
+    bias = fields.flag("mlp_bias", default=False)
+    mixers = [read_latent(fields, _SIZES)] * count
+    return assemble_latent(fields, name, _SIZES, mixers, read_dense_layers(fields, _SIZES, count), bias=bias)

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Final
 from meshwright.model.families._apart import read_predictors
 from meshwright.model.families._common import read_layers
 from meshwright.model.families._latent import (
-    Layers,
     Sizes,
     assemble_latent,
     read_dense_layers,
-    read_kinds,
     read_latent,
     with_corrections,
 )
@@ -23,7 +21,10 @@ if TYPE_CHECKING:
     from meshwright.model.config import Fields
     from meshwright.model.model import Model
 
-_SIZES: Final = Sizes(
+SIZES: Final = Sizes(
+    hidden=7168,
+    vocab=129280,
+    positions=4096,
     heads=128,
     query_rank=1536,
     intermediate=18432,
@@ -36,14 +37,5 @@ _SIZES: Final = Sizes(
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `deepseek_v3` config. Raises MOD005..MOD013 for sizes that do not go together."""
     count, extra = read_layers(fields, default=61), read_predictors(fields)
-    dense = read_dense_layers(fields, _SIZES, count)
-    kinds = read_kinds(fields, _SIZES, dense, extra=extra)
-    model = assemble_latent(
-        fields,
-        name,
-        Layers(mixers=[read_latent(fields, _SIZES)] * count, dense=dense, kinds=kinds, extra=extra),
-        hidden=fields.integer("hidden_size", default=7168),
-        vocab=fields.integer("vocab_size", default=129280),
-        positions=4096,
-    )
-    return with_corrections(model)
+    mixers, dense = [read_latent(fields, SIZES)] * count, read_dense_layers(fields, SIZES, count)
+    return with_corrections(assemble_latent(fields, name, SIZES, mixers, dense, extra=extra))

@@ -11,28 +11,19 @@ from typing import TYPE_CHECKING, Final
 from meshwright.model.families._apart import read_predictors
 from meshwright.model.families._common import read_layers
 from meshwright.model.families._latent import (
-    Layers,
-    Sizes,
     assemble_latent,
     read_indexer,
-    read_kinds,
     read_latent,
     read_listed_dense_layers,
     with_corrections,
 )
+from meshwright.model.families.deepseek_v3 import SIZES
 
 if TYPE_CHECKING:
     from meshwright.model.config import Fields
     from meshwright.model.model import Model
 
-_SIZES: Final = Sizes(
-    heads=128,
-    query_rank=1536,
-    intermediate=18432,
-    moe_intermediate=2048,
-    experts=256,
-    count_alias="num_local_experts",
-)
+_SIZES: Final = replace(SIZES, positions=163840)
 
 
 def read(fields: Fields, name: str) -> Model:
@@ -41,13 +32,4 @@ def read(fields: Fields, name: str) -> Model:
     indexer, top_k = read_indexer(fields, heads=64)
     mixer = replace(read_latent(fields, _SIZES), indexer=indexer, top_k=top_k)
     dense = read_listed_dense_layers(fields, _SIZES, count)
-    kinds = read_kinds(fields, _SIZES, dense, extra=extra)
-    model = assemble_latent(
-        fields,
-        name,
-        Layers(mixers=[mixer] * count, dense=dense, kinds=kinds, extra=extra),
-        hidden=fields.integer("hidden_size", default=7168),
-        vocab=fields.integer("vocab_size", default=129280),
-        positions=163840,
-    )
-    return with_corrections(model)
+    return with_corrections(assemble_latent(fields, name, _SIZES, [mixer] * count, dense, extra=extra))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from meshwright.base.errors import ModelError
+from meshwright.base.result import Defaulted
 from meshwright.model.config import shown
 from meshwright.model.families._apart import buffers, read_predictors
 from meshwright.model.families._common import decoder, read_experts, read_layers
@@ -53,21 +54,25 @@ def read(fields: Fields, name: str) -> Model:
 
 def _read_kinds(fields: Fields, layers: int) -> list[str]:
     """The kind of each layer. Raises MOD009 for one that is not known, or too few."""
-    listed = list(fields.words("layer_types") or ())
-    if not listed and fields.data.get("compress_ratios") is not None:
-        ratios = cast("object", fields.data["compress_ratios"])
-        if not isinstance(ratios, list) or not all(
-            type(item) is int and item in _OF_RATIO for item in cast("list[object]", ratios)
-        ):
-            raise fields.wrong("compress_ratios", cast("object", ratios), "a list of 0, 4 and 128")
-        listed = [_OF_RATIO[ratio] for ratio in cast("list[int]", ratios)]
-    if not listed:
+    said: object = fields.data.get("compress_ratios")
+    kinds = fields.words("layer_types")
+    if kinds is not None:
+        listed = list(kinds)
+    elif said is None:
         turns = (_SPARSE if layer % 2 else _HEAVY for layer in range(max(layers - 2, 0)))
         listed = [*([_HEAVY] * min(layers, 2)), *turns]
+        words = f"{_HEAVY} twice, then it and {_SPARSE} in turn"
+        fields.defaulted.append(Defaulted(field=f"{fields.prefix}layer_types", value=words, origin=fields.origin))
+    else:
+        items = cast("list[object]", said) if isinstance(said, list) else [None]
+        if not all(type(item) is int and item in _OF_RATIO for item in items):
+            raise fields.wrong("compress_ratios", said, "a list of 0, 4 and 128")
+        listed = [_OF_RATIO[ratio] for ratio in cast("list[int]", items)]
     unknown = sorted(set(listed) - set(_OF_RATIO.values()))
     if unknown or len(listed) < layers:
         what = f"hold {unknown[0]!r}" if unknown else f"have {len(listed)} entries for {layers} layers"
-        cause = f"{fields.family}: layer_types {what}"
+        named = "compress_ratios" if kinds is None else "layer_types"
+        cause = f"{fields.family}: {named} {what}"
         raise ModelError(9, cause, f"give {', '.join(_OF_RATIO.values())}, one entry a layer")
     return listed[:layers]
 

@@ -12,11 +12,9 @@ from meshwright.base.errors import ModelError
 from meshwright.model.families._apart import read_predictors
 from meshwright.model.families._common import read_layers
 from meshwright.model.families._latent import (
-    Layers,
     Sizes,
     assemble_latent,
     read_indexer,
-    read_kinds,
     read_latent,
     read_listed_dense_layers,
     with_corrections,
@@ -27,6 +25,9 @@ if TYPE_CHECKING:
     from meshwright.model.model import Model
 
 _SIZES: Final = Sizes(
+    hidden=6144,
+    vocab=154880,
+    positions=202752,
     heads=64,
     query_rank=2048,
     nope_dim=192,
@@ -46,16 +47,7 @@ def read(fields: Fields, name: str) -> Model:
     chosen = replace(read_latent(fields, _SIZES), top_k=top_k)
     mixers = [replace(chosen, indexer=indexer) if runs else chosen for runs in _read_indexed(fields, count)]
     dense = read_listed_dense_layers(fields, _SIZES, count)
-    kinds = read_kinds(fields, _SIZES, dense, extra=extra)
-    model = assemble_latent(
-        fields,
-        name,
-        Layers(mixers=mixers, dense=dense, kinds=kinds, extra=extra),
-        hidden=fields.integer("hidden_size", default=6144),
-        vocab=fields.integer("vocab_size", default=154880),
-        positions=202752,
-    )
-    return with_corrections(model)
+    return with_corrections(assemble_latent(fields, name, _SIZES, mixers, dense, extra=extra))
 
 
 def _read_indexed(fields: Fields, layers: int) -> list[bool]:
