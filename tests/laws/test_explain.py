@@ -35,7 +35,7 @@ from meshwright.cost.overheads import retry_count
 from meshwright.cost.reserve import ReserveRule
 from meshwright.cost.stragglers import expected_max
 from meshwright.job.faults import Fault
-from meshwright.scenarios._engine import EngineOptions, budget_bytes
+from meshwright.scenarios._engine_pool import EngineOptions, budget_bytes, hundredths
 from meshwright.scenarios.explain import ExplainOptions, explain
 from meshwright.scenarios.fit import replica_layout
 from meshwright.workload.feed_forward import busiest_share
@@ -66,6 +66,7 @@ SIGNS: dict[str, Any] = {
     "name": lambda item: item,
     "busiest_share": busiest_share,
     "budget_bytes": budget_bytes,
+    "hundredths": hundredths,
     "retry_count": retry_count,
     "expected_max": expected_max,
 }

@@ -13,9 +13,12 @@ from typing import Any, Final
 from meshwright.base.errors import UserError
 from meshwright.base.parse import build, set_path
 from meshwright.base.result import Result, as_json
+from meshwright.job.serve import ServeJob
 from meshwright.model.model import Model
 from meshwright.model.reader import CATALOG, FAMILIES, read_config, read_model
 from meshwright.scenarios.fit import FitOptions, fit, replica_layout
+from meshwright.scenarios.inspect import InspectOptions, inspect
+from meshwright.scenarios.serving import ServeOptions, plan_serve
 from meshwright.sweep.study import run_study
 from meshwright.system.system import System, read_system
 from tests.golden.paths import select
@@ -64,10 +67,11 @@ def family_of(name: str) -> str | None:
     return None
 
 
-def model_of(name: str, kv_bits: int | None = None) -> Model:
-    """A model of the catalog or of models.toml, with another width of cached elements where one is stated."""
+def model_of(name: str, kv_bits: int | None = None, weights: str | None = None) -> Model:
+    """A model of the catalog or of models.toml, with other formats where they are stated."""
     known = table("models")
-    model = read_config(known[name]["config"], name) if name in known else read_model(name)
+    read = read_config(known[name]["config"], name, weights=weights) if name in known else None
+    model = read or read_model(name, weights=weights)
     return model if kv_bits is None else set_path(model, "kv.bits", str(kv_bits))
 
 
@@ -149,7 +153,9 @@ def checked(check: Mapping[str, Any]) -> tuple[Any, Any]:
             as_json(run_study(check["study"], {"model": check["model"], **_text(check["set"])}, ())), check["path"]
         )
         return said, check["expected"]
-    model = model_of(check["model"])
+    model = model_of(check["model"], weights=check.get("weights"))
+    for path, value in check.get("changed", {}).items():
+        model = set_path(model, path, str(value))
     if "engine" in check:
         eps = {int(tp): ep for tp, ep in check.get("ep", {}).items()}
         said = {tp: refused_by(check["engine"], model, tp, eps.get(tp, 1)) for tp in check["tried"]}
@@ -160,8 +166,19 @@ def checked(check: Mapping[str, Any]) -> tuple[Any, Any]:
         return degrees_of(model, every, check.get("not_refused_by")), check["degrees"]
     if "code" in check:
         return code_of(model, check["tp"]), check["code"]
-    system = read_system(check.get("on", ANY_SYSTEM))
-    context = {"context": check["context"]} if "context" in check else {}
-    found = ask(model, check.get("tp", 1), system, context, ep=check.get("ep", 1))
-    said = select(as_json(found), check["path"])
+    said = select(as_json(_told(check, model)), check["path"])
     return said, check["expected"] if "expected" in check else check["expected_gib"] * GIB
+
+
+def _told(check: Mapping[str, Any], model: Model) -> Result:
+    """The answer of `inspect`, of `plan serve` where a check has a job, and else of `fit`."""
+    if check.get("command") == "inspect":
+        return inspect(model, InspectOptions())
+    system = read_system(check.get("on", ANY_SYSTEM))
+    for path, value in check.get("system", {}).items():
+        system = set_path(system, path, str(value))
+    if "job" in check:
+        asked = build(ServeOptions, {"flips": "none", "layout": check["layout"]}, "options")
+        return plan_serve(model, system, build(ServeJob, check["job"], "job"), asked)
+    context = {"context": check["context"]} if "context" in check else {}
+    return ask(model, check.get("tp", 1), system, context | check.get("options", {}), ep=check.get("ep", 1))

@@ -17,7 +17,7 @@ from meshwright.cli.options import FORMATS
 from meshwright.cli.show import _FORMS
 from meshwright.cost.overheads import retry_count
 from meshwright.output.csv_rows import as_csv
-from meshwright.scenarios._engine import budget_bytes
+from meshwright.scenarios._engine_pool import budget_bytes
 from tests.ui.lines import LINES, arguments
 from tests.ui.program import drawn, meshwright
 

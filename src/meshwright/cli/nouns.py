@@ -81,7 +81,10 @@ def retyped(  # noqa: PLR0917 - what was found, and all that was typed
     of_model += ["--kv", choice.kv] if choice.kv else []
     of_model += [*(["--download"] if choice.download else []), *_again(settings, "model.")]
     held = [
-        word for name, usual in _HELD.items() if given.get(name, usual) != usual for word in (_flag(name), given[name])
+        word
+        for name, usual in _HELD.items()
+        if given.get(name, usual) != usual
+        for word in (_flag(name), str(given[name]))
     ]
     commands: list[str] = []
     for command in result.next_commands:
@@ -111,7 +114,11 @@ def typed_options(context: click.Context, settings: tuple[str, ...], apart: tupl
     return found
 
 
-_HELD: Final = {"workspace": WORKSPACE, "max_batched_tokens": None, "reserve": "", "shards": "strict", "engine": None}
+_HELD: Final = {
+    "workspace": WORKSPACE, "max_batched_tokens": None, "reserve": "", "shards": "strict", "engine": None,
+    **dict.fromkeys(("gpu_memory_utilization", "kv_cache_memory", "kv_blocks", "block_size")),
+    **dict.fromkeys(("engine_weights", "engine_reserve")),
+}
 """Options of memory, and the engine, that both plan and fit take, with their defaults."""
 
 

@@ -126,6 +126,56 @@ def reserve_rule(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, st
     return found, constants | ({} if rows is None else {"max_batched_tokens": rows})
 
 
+def engine_options(help_text: str) -> Callable[[Verb], Verb]:
+    """--engine, and how it is started; `with_engine` reads them."""
+    decorators = (
+        click.option("--engine", default=None, help=help_text),
+        click.option(
+            "--gpu-memory-utilization",
+            default=None,
+            help="The engine's share of the device, whatever its flag is called [its default].",
+        ),
+        click.option("--kv-cache-memory", default=None, help="Bytes for KV on a device, in place of what it leaves."),
+        click.option("--kv-blocks", type=int, default=None, help="Blocks of KV, as its log states them [computed]."),
+        click.option("--block-size", type=int, default=None, help="Positions of the engine's KV block [its default]."),
+        click.option("--engine-weights", default=None, help="Weights on a device, as its log states them [computed]."),
+        click.option("--engine-reserve", default=None, help="What it keeps beside weights and KV [computed, assumed]."),
+    )
+
+    def decorate(verb: Verb) -> Verb:
+        for decorator in reversed(decorators):
+            verb = decorator(verb)
+        return verb
+
+    return decorate
+
+
+def with_engine(given: dict[str, Any]) -> dict[str, Any]:
+    """The options with the engine's under `engine`. Raises IO036 for one of them without --engine."""
+    own = {field: given.pop(option) for option, field in _ENGINE.items()}
+    if own["name"] is None:
+        stated = [option for option, field in _ENGINE.items() if own[field] is not None]
+        if stated:
+            flag = f"--{stated[0].replace('_', '-')}"
+            raise FileError(36, f"{flag} without --engine", "name the engine, as in --engine vllm")
+        return workspace_fields(given)
+    found, rule = reserve_rule(given)
+    unused = own["reserve"] is not None or given["workspace"] == COMPUTED
+    plain = workspace_fields(given) if unused else workspace_fields(found | {"max_batched_tokens": None, "reserve": ""})
+    return plain | {"engine": own | {"rule": rule}}
+
+
+_ENGINE: Final = {
+    "engine": "name",
+    "gpu_memory_utilization": "gpu_memory_utilization",
+    "kv_cache_memory": "kv_cache_memory",
+    "kv_blocks": "kv_blocks",
+    "block_size": "block_size",
+    "engine_weights": "weights",
+    "engine_reserve": "reserve",
+}
+
+
 def layout_option(verb: Verb) -> Verb:
     """--layout."""
     help_text = "Fix these fields of the layout; what is left is searched or takes its default."

@@ -131,7 +131,11 @@ class ReserveItems(TypedDict):
 class EngineBudget(TypedDict):
     """What an engine's own rule leaves for KV; null where its rule for the model's layers is not known.
 
-    graphs_low_bytes, graphs_high_bytes: what it captures, inside what it shares out or beside it.
+    before_bytes: taken before it asks what is free.   outside_low_bytes, outside_high_bytes: what it takes beside all
+    that it counts, for which free_outside_bytes are left.   graphs_low_bytes, graphs_high_bytes: what it captures,
+    inside what it shares out or beside it.   loading_gpu_memory_utilization: the share at which weights are loaded and
+    nothing is left; at the least one a longest request fits.   kv_bytes_per_token: by the engine's count.
+    least_kv_bytes_per_token: what a position adds where every window is full.
     """
 
     id: Name
@@ -140,14 +144,25 @@ class EngineBudget(TypedDict):
     gpu_memory_utilization: Amount
     block_size: Count
     budget_bytes: Count
+    weights_bytes: Count
+    weights_basis: Literal["formula", "stated"]
+    before_bytes: Count
+    outside_low_bytes: Count
+    outside_high_bytes: Count
+    free_outside_bytes: int
     graphs_low_bytes: Count
     graphs_high_bytes: Count
     graphs_within: bool
     reserve_bytes: Count
     reserve_basis: Literal["assumed", "stated"]
     available_kv_bytes: int
+    loading_gpu_memory_utilization: Amount
     least_gpu_memory_utilization: Amount | None
+    largest_safe_gpu_memory_utilization: Amount
     kv_block_bytes: Count | None
+    layer_groups: Count | None
+    kv_bytes_per_token: Amount | None
+    least_kv_bytes_per_token: Amount
     kv_blocks: Count | None
     kv_tokens: Count | None
     max_model_len: Count | None
@@ -177,6 +192,14 @@ class RoomAtLength(TypedDict):
     max_kv_tokens: Count
 
 
+class KvLayers(TypedDict):
+    """Layers of one kind, and what a cached position adds to one of them on a rank."""
+
+    kind: Name
+    layers: Count
+    bytes_per_token: Count
+
+
 class FitMemory(Memory):
     """The ledger, and the whole replica. by_length: where a session's bytes are no multiple of its positions."""
 
@@ -184,6 +207,7 @@ class FitMemory(Memory):
     all_ranks_bytes: Count
     all_ranks_free_bytes: int
     kv_bytes_per_token: Count
+    kv_layers: list[KvLayers]
     weights_over_capacity: Amount
     parameters_by_part_bytes: Mapping[str, Count]
     engine: NotRequired[EngineBudget]

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from meshwright.base.numbers import divide_up
 from meshwright.cost.memory_even import Shards, sharded_ledger
+from meshwright.scenarios._engine import serving_engine
+from meshwright.scenarios._engine_pool import kept_columns, started
 from meshwright.scenarios._shared import computed_reserve
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from meshwright.cost.reserve import Reserve, ReserveRule
     from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
+    from meshwright.scenarios._engine_pool import EngineOptions
 
 
 class Kept(Protocol):
@@ -31,6 +35,10 @@ class Kept(Protocol):
     def reserve(self) -> ReserveRule | None: ...
     @property
     def shards(self) -> Shards: ...
+    @property
+    def pool(self) -> EngineOptions | None:
+        """The engine whose pool keeps memory, in place of `workspace` and `reserve`."""
+        ...
 
 
 def resident_ledger(  # noqa: PLR0917 - what is held, and where
@@ -39,8 +47,11 @@ def resident_ledger(  # noqa: PLR0917 - what is held, and where
     """The ledger with `sessions` of `tokens` positions, and the reserve when the options compute one.
 
     The pages of the resident sessions are part of the reserve; room for others is that for sessions with their pages.
-    Sessions, tokens and capacity may be columns. Raises JOB001 for a rule out of range.
+    An engine's pool leaves the sessions whole blocks of positions, and keeps the rest. Sessions, tokens and capacity
+    may be columns. Raises JOB001 for a rule out of range, ENG002 for an option of an engine.
     """
+    if options.pool is not None:
+        return _of_a_pool(model, layouts, options, options.pool, sessions, tokens, capacity_bytes), None
     rule = options.reserve
     if rule is None:
         return _ledger(model, layouts, options, sessions, tokens, options.workspace, capacity_bytes, 0), None
@@ -49,6 +60,22 @@ def resident_ledger(  # noqa: PLR0917 - what is held, and where
     alone = computed_reserve(model, layouts, rule, np.zeros_like(sessions)).total
     room = _ledger(model, layouts, options, sessions, tokens, alone, capacity_bytes, int(rule.page_tokens) - 1)
     return replace(ledger, max_sessions=room.max_sessions), computed
+
+
+def _of_a_pool(  # noqa: PLR0917 - as `resident_ledger`
+    model: Model,
+    layouts: Layouts,
+    options: Kept,
+    engine: EngineOptions,
+    sessions: Ints,
+    tokens: Any,
+    capacity_bytes: Any,
+) -> Ledger:
+    block = started(*serving_engine(engine.name), engine)[1]
+    held = divide_up(tokens, block) * block
+    weights = _ledger(model, layouts, options, sessions, held, 0, 0, 0).parameters
+    kept = kept_columns(model, layouts, engine, weights, capacity_bytes)
+    return _ledger(model, layouts, options, sessions, held, kept, capacity_bytes, 0)
 
 
 def _ledger(  # noqa: PLR0917 - as `resident_ledger`

@@ -72,7 +72,7 @@ def flips(
     def judge(parameter: Parameter, values: Floats, rows: Ints) -> Judged:
         blocks = table.layouts.take(rows)
         on, asked, chosen = parameter.put((system, job, options), values)
-        held = held_bytes(model, asked, options, blocks) if "held" in parameter.moves else table.ledger.total[rows]
+        held = held_bytes(model, on, asked, options, blocks) if "held" in parameter.moves else table.ledger.total[rows]
         service = table.service_s[rows]
         if "service" in parameter.moves:
             service = service_s(model, on, asked, chosen, blocks)
@@ -145,7 +145,8 @@ def of_hardware(system: System, options: ServeOptions, step: Step, valid: Bools)
     if system.scale_out is not None and system.nodes > 1:
         paths += [("scale_out.latency", "s"), ("scale_out.bandwidth", "B/s")]
     found = [number_of(f"system.{path}", unit, get_path(system, path), "service") for path, unit in paths]
-    memory = number_of("system.accelerator.memory", "B", system.accelerator.memory, "room")
+    moved = ("room",) if options.pool is None else ("room", "held")  # an engine's share is of the memory
+    memory = number_of("system.accelerator.memory", "B", system.accelerator.memory, *moved)
     found.insert(1, replace(memory, low=np.ceil(memory.low), whole=True))
     now = options.all_reduce_time
     if now is None:

@@ -27,6 +27,7 @@ from meshwright.layout.placement import instance_size, instances
 from meshwright.layout.rules import Broken, first_broken, head_counts
 from meshwright.model.model import Model
 from meshwright.scenarios._engine import serving_rules
+from meshwright.scenarios._engine_pool import EngineOptions
 from meshwright.scenarios._resident import resident_ledger
 from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, has_experts, smaller_degree
 from meshwright.search.candidates import combinations, divisors
@@ -53,8 +54,8 @@ class ServeOptions:
      power_budget, power_base: watts of all boxes together, and of what draws beside them.   fault: one part that stops,
      reported beside the plan.   flips: whether they are searched.   workspace: bytes kept free on every device
      (assumed).   reserve: computes and itemises them instead.   shards: the form of the ledger, as in fit; how a step
-     reads weights is `weight_reads`.   engine: whose rules the layouts must keep, by registry name.   layout: fixed
-     fields, the rest is searched.
+     reads weights is `weight_reads`.   engine: whose rules the layouts must keep, and whose pool keeps memory in place
+     of `workspace` and `reserve`.   layout: fixed fields, the rest is searched.
     """
 
     objective: Objective | None = None
@@ -72,8 +73,13 @@ class ServeOptions:
     power_base: Watts = NO_WATTS
     fault: Fault | None = None
     flips: Literal["search", "none"] = "search"
-    engine: str | None = None
+    engine: EngineOptions | None = None
     layout: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def pool(self) -> EngineOptions | None:
+        """The engine whose pool keeps memory."""
+        return self.engine
 
     @property
     def assumptions(self) -> Assumptions:
@@ -233,10 +239,10 @@ def service_s(model: Model, system: System, job: ServeJob, options: ServeOptions
     return named(named(mean.total_s, "mean_step_s") * job.new_tokens, "service_s")
 
 
-def held_bytes(model: Model, job: ServeJob, options: ServeOptions, layouts: Layouts) -> Ints:
-    """Bytes on the fullest rank of every layout; sessions and context may be columns."""
-    sessions = sessions_per_replica(job, layouts)
-    return resident_ledger(model, layouts, options, sessions, job.last_position, 0)[0].total  # what is held, no room
+def held_bytes(model: Model, system: System, job: ServeJob, options: ServeOptions, layouts: Layouts) -> Ints:
+    """Bytes on the fullest rank of every layout; sessions, context and the memory may be columns."""
+    sessions, memory = sessions_per_replica(job, layouts), system.accelerator.memory
+    return resident_ledger(model, layouts, options, sessions, job.last_position, memory)[0].total
 
 
 def sessions_per_replica(job: ServeJob, layouts: Layouts) -> Ints:
@@ -311,7 +317,7 @@ def _with_devices(
     model: Model, system: System, layouts: Layouts, room: Ints, options: ServeOptions
 ) -> list[Broken | None]:
     """The first broken rule of each row; LAY002 for want of devices, LAY021 for want of power."""
-    engine = () if options.engine is None else serving_rules(options.engine)
+    engine = () if options.engine is None else serving_rules(options.engine.name)
     found = first_broken(model, layouts, system.devices, engine)
     wanted = int(options.layout.get("replicas", 1))
     unbounded = instances(instance_size(layouts), system.nodes, system.devices_per_node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,18 +19,10 @@ from meshwright.layout.layout import Layout, checked_layout, fields_of
 from meshwright.layout.layouts import table
 from meshwright.layout.placement import instances
 from meshwright.layout.rules import first_broken, keeps_all
-from meshwright.model.model import parameter_bytes
+from meshwright.model.model import group_blocks, parameter_bytes
 from meshwright.scenarios._by_length import by_length
-from meshwright.scenarios._engine import (
-    FIT_LEFT_OUT,
-    EngineOptions,
-    engine_block,
-    engine_exclusion,
-    engine_notes,
-    engine_refusal,
-    for_engine,
-    serving_rules,
-)
+from meshwright.scenarios._engine import FIT_LEFT_OUT, engine_refusal, for_engine, serving_rules
+from meshwright.scenarios._engine_pool import EngineOptions, engine_block, engine_exclusion, engine_notes
 from meshwright.scenarios._resident import resident_ledger
 from meshwright.scenarios._shared import (
     NO_TOKENS,
@@ -82,6 +74,11 @@ class FitOptions:
     reserve: ReserveRule | None = None
     shards: Shards = "strict"
     engine: EngineOptions | None = None
+
+    @property
+    def pool(self) -> EngineOptions | None:
+        """None: an engine's pool is answered beside what is kept here."""
+        return None
 
     @property
     def resident(self) -> int:
@@ -178,6 +175,7 @@ def _whole(model: Model, system: System, layout: Layout, ledger: Ledger, shards:
     """What is free, what all ranks would take if each were as full, a cached position, and the weights by part.
 
     kv_bytes_per_token: what one more position of a session adds to a rank, while no window is full.
+    kv_layers: the same of one layer of each kind that keeps positions.
     """
     capacity, ranks = system.accelerator.memory, layout.world_size // layout.replicas
     used = cell(ledger.total, 0)
@@ -186,9 +184,21 @@ def _whole(model: Model, system: System, layout: Layout, ledger: Ledger, shards:
         "all_ranks_bytes": used * ranks,
         "all_ranks_free_bytes": (capacity - used) * ranks,
         "kv_bytes_per_token": cell(sharded_cached(model, table([layout]), 1, shards), 0),
+        "kv_layers": _kv_layers(model, layout, shards),
         "weights_over_capacity": parameter_bytes(model)["total"] / capacity,
         "parameters_by_part_bytes": sharded_parts(model, layout, int(ledger.stage[0]), shards),
     }
+
+
+def _kv_layers(model: Model, layout: Layout, shards: Shards) -> list[dict[str, Any]]:
+    """Layers by kind of attention and bytes that one more position of a session adds to one of them on a rank."""
+    found: dict[tuple[str, int], int] = {}
+    for block, count in zip(model.kinds, model.kind_counts, strict=True):
+        if block.mixer.token_state():
+            alone = replace(model, groups=group_blocks([block]))
+            key = (block.mixer.kind, cell(sharded_cached(alone, table([replace(layout, pp=1)]), 1, shards), 0))
+            found[key] = found.get(key, 0) + count
+    return [{"kind": kind, "layers": count, "bytes_per_token": size} for (kind, size), count in found.items()]
 
 
 def memory_row(ledger: Ledger, row: int, system: System, *, counted: bool) -> dict[str, Any]:

@@ -65,11 +65,12 @@ def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOption
     check_resident(model, job.sessions, job.last_position, options.workspace)
     check_choice(options.all_reduce)
     check_experts(model, options)
+    engine = None if options.engine is None else options.engine.name
     if job.discipline == "continuous":
-        return for_engine(plan_batches(model, system, job, options), options.engine, PLAN_MEMORY)
+        return for_engine(plan_batches(model, system, job, options), engine, PLAN_MEMORY)
     if options.prefill != "cached":
         raise foreign("prefill", "fifo", "takes contexts as cached when their sessions arrive")
-    return for_engine(_plan_in_turn(model, system, job, options), options.engine, PLAN_MEMORY)
+    return for_engine(_plan_in_turn(model, system, job, options), engine, PLAN_MEMORY)
 
 
 def _plan_in_turn(model: Model, system: System, job: ServeJob, options: ServeOptions) -> Result:

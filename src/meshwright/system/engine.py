@@ -65,7 +65,7 @@ shard, width, block, side, format, part: of a matrix whose scales are for `block
 """
 JOB_NAMES: Final = frozenset({"sequence", "global_batch", "micro_batches"})
 NAMES: Final = LAYOUT_NAMES | DERIVED_NAMES | MODEL_NAMES | BLOCK_NAMES | JOB_NAMES
-POOL_NAMES: Final = frozenset({"utilization", "capacity", "weights", "reserve"})
+POOL_NAMES: Final = frozenset({"utilization", "capacity", "weights", "reserve", "before"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,15 +99,21 @@ class EngineRule:
     note: str = ""
 
 
+_NOTHING: Final = Bytes(0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """How a serving engine divides a device.
 
     utilization: share that it takes unless `flag` says otherwise.   pool: bytes for KV, of `utilization`, `capacity`,
-    `weights` and `reserve` (the activation peak of its profile run and non-torch memory).   block_size: positions of a
-    KV block; `block_sizes` may be asked for.   uniform_layers: its token count is known only where every layer keeps
-    the same state of all positions.   graphs: least and most bytes of captured graphs; `graphs_within` says whether
-    the pool leaves room for them.
+    `weights`, `reserve` (the activation peak of its profile run and non-torch memory) and `before`.   before: bytes
+    taken before it asks what is free, where its share is of that.   kv_flag, blocks_flag: what states bytes for KV, or
+    blocks (or tokens), instead; empty where nothing does.   block_size: positions of a KV block; `block_sizes` may be
+    asked for.   layers: whose tokens are known: `alike`, where every layer keeps the same state of all positions;
+    `groups`, also where layers of several kinds share blocks in groups.   graphs: least and most bytes of captured
+    graphs; `graphs_within` says whether the pool leaves room for them.   outside: least and most bytes that it takes
+    beside graphs and all that it counts.
     """
 
     utilization: Share
@@ -116,9 +122,13 @@ class Pool:
     block_size: int
     block_flag: str
     block_sizes: tuple[int, ...]
-    uniform_layers: bool
+    layers: Literal["alike", "groups"]
     graphs: tuple[Bytes, Bytes]
     graphs_within: bool
+    outside: tuple[Bytes, Bytes]
+    before: Bytes = _NOTHING
+    kv_flag: str = ""
+    blocks_flag: str = ""
     note: str = ""
 
     def rule(self) -> Condition:

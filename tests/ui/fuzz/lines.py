@@ -41,7 +41,8 @@ _LINES: tuple[Line, ...] = (
     ],
     [
         ("fit",), ("tiny-qwen3",), ("--on", "SYSTEM.toml"), ("--engine", "vllm"), ("--gpu-memory-utilization", "0.8"),
-        ("--engine-reserve", "1GiB"), ("--block-size", "32"),
+        ("--engine-reserve", "1GiB"), ("--block-size", "32"), ("--kv-blocks", "900"), ("--engine-weights", "2GB"),
+        ("--kv-cache-memory", "4GiB"),
     ],
     [
         ("experts",), ("tiny-qwen3-moe",), ("--on", "SYSTEM.toml"), ("--tokens", "32"), ("--ep", "2"), ("--etp", "2"),
@@ -183,6 +184,9 @@ _SUITED = {
     "--engine": ("vllm", "sglang", "torchtitan", "vLLM", "gone"),
     "--gpu-memory-utilization": ("0", "0.9", "1", "90%", "1.1", "1e-30"),
     "--engine-reserve": ("0B", "80GB", "1e18B", "2"),
+    "--engine-weights": ("0B", "80GB", "1e18B", "2"),
+    "--kv-cache-memory": ("0B", "1B", "80GB", "1e18B", "2"),
+    "--kv-blocks": ("0", "1", "378", "1000000000000", "1e3"),
     "--block-size": ("0", "1", "16", "1048576", "1048577"),
     "--objective": ("cost", "latency", "speed"),
     "--tpot": ("1ns", "30ms", "1e30s", "0s", "5e-50s"),

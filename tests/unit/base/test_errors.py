@@ -58,6 +58,7 @@ MEANING = {
     "ENG004": "an engine's KV that one longest request exceeds",
     "ENG005": "a rule of an engine's file that is no condition",
     "ENG006": "an engine that does not do what is asked of it",
+    "ENG027": "a share of memory that leaves too little beside what an engine counts",
     "ENG010": "an axis that an engine does not have",
     "ENG011": "a schedule, recompute, offload or zero that an engine does not have",
     "ENG012": "attention heads that an engine does not divide",

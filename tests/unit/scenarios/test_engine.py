@@ -101,18 +101,80 @@ def test_a_plan_that_power_forbids_blames_no_memory():
     assert "needs 1 device in whole boxes, and the power budget carries 0" in text
 
 
-def test_tokens_are_null_for_layers_that_the_rule_does_not_cover():
-    windowed = read_config(_WINDOWED, "windowed")
-    result = _fit(windowed, context=4096, engine={"name": "vllm"})
+@pytest.mark.parametrize(
+    ("model", "engine", "pp"),
+    [("windowed", "sglang", 1), ("windowed", "tensorrt-llm", 1), ("Qwen/Qwen3.5-9B", "vllm", 1),
+     ("deepseek-ai/DeepSeek-V4-Flash", "vllm", 1), ("openai/gpt-oss-20b", "vllm", 2)],
+)  # fmt: skip
+def test_tokens_are_null_for_layers_that_the_rule_does_not_cover(model, engine, pp):
+    read = read_config(_WINDOWED, "windowed") if model == "windowed" else model
+    result = _fit(read, pp=pp, on="hgx-h200", context=4096, engine={"name": engine, "kv_cache_memory": "1GiB"})
     engine = result.body["memory"]["engine"]
     assert [engine[name] for name in ("kv_tokens", "kv_blocks", "max_concurrency")] == [None] * 3
-    assert engine["available_kv_bytes"] > 0
+    assert engine["available_kv_bytes"] == _GIB
     assert any("kv_tokens is null" in note for note in result.notes)
+
+
+def test_layers_of_two_kinds_share_blocks_and_a_token_counts_as_if_none_had_a_window():
+    """gpt-oss: 18 layers with a window of 128 and 18 without, 8 heads of 64 in two bytes, key and value."""
+    engine = _engine("openai/gpt-oss-20b", context=16384, on="hgx-h100", kv_cache_memory="2GiB")
+    layers = read_model("openai/gpt-oss-20b").layers
+    assert engine["layer_groups"] == 2
+    assert engine["kv_bytes_per_token"] == layers * 2048
+    assert engine["least_kv_bytes_per_token"] == layers // 2 * 2048
+    assert engine["kv_blocks"] == 2 * _GIB // (16 * layers // 2 * 2048)
+    assert engine["kv_tokens"] == engine["kv_blocks"] // 2 * 16
+    a_request = 16384 // 16 + (127 + 8192 + 15) // 16 + 1  # of the windowed group: its window and a step of 8192 rows
+    assert engine["max_concurrency"] == engine["kv_blocks"] / a_request
+
+
+def test_groups_have_as_many_layers_as_the_rarest_kind():
+    """gemma-3-12b: 40 layers with windows and 8 without are six groups of 8."""
+    engine = _engine("google/gemma-3-12b-it", on="hgx-h100", kv_cache_memory="8GiB")
+    assert engine["layer_groups"] == 6
+    assert engine["kv_bytes_per_token"] == 48 * 2 * 8 * 256 * 2
+
+
+def test_stated_blocks_are_the_capacity_and_one_longest_request_may_exceed_it():
+    asked = {"name": "vllm", "kv_blocks": 378}
+    result = _fit("meta-llama/Meta-Llama-3-70B", tp=8, on="hgx-a100", context=8192, engine=asked)
+    assert result.body["memory"]["engine"]["kv_tokens"] == 378 * 16
+    assert (result.verdict.answer, result.candidates[0].excluded.code) == ("no", "ENG004")
+    shorter = _fit("meta-llama/Meta-Llama-3-70B", tp=8, on="hgx-a100", context=6048, engine=asked)
+    assert shorter.verdict.answer == "yes"
+
+
+def test_stated_blocks_that_leave_no_room_beside_them_are_refused():
+    result = _fit(context=8192, on="hgx-a100-40gb", engine={"name": "vllm", "kv_blocks": 12_000, "reserve": "3 GiB"})
+    assert result.candidates[0].excluded.code == "ENG027"
+
+
+def test_a_share_of_all_memory_leaves_nothing_for_what_the_engine_does_not_count():
+    result = _fit(context=8192, engine={"name": "vllm", "gpu_memory_utilization": "1.0", "reserve": "3 GiB"})
+    engine, excluded = result.body["memory"]["engine"], result.candidates[0].excluded
+    assert (result.verdict.answer, excluded.code) == ("no", "ENG027")
+    safe = engine["largest_safe_gpu_memory_utilization"]
+    assert excluded.nearest == f"gpu-memory-utilization={safe}"
+    for share, room in ((safe, True), (safe + 0.01, False)):
+        left = _engine(reserve="3 GiB", gpu_memory_utilization=str(share))["free_outside_bytes"]
+        assert (left >= engine["outside_high_bytes"]) is room
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "tensorrt-llm"])
+def test_the_share_that_loads_weights_leaves_nothing_and_stated_weights_move_it(name):
+    found = _engine(name=name, reserve="1 GiB")
+    share = found["loading_gpu_memory_utilization"]
+    if share > 0:
+        assert _engine(name=name, reserve="1 GiB", gpu_memory_utilization=share)["available_kv_bytes"] <= 1
+    more = _engine(name=name, reserve="1 GiB", weights=f"{found['weights_bytes'] + 10**9} B")
+    assert more["weights_basis"] == "stated"
+    assert more["available_kv_bytes"] < found["available_kv_bytes"]
 
 
 @pytest.mark.parametrize(
     ("engine", "code"),
     [
+        ({"name": "vllm", "kv_blocks": 0}, "ENG002"),
         ({"name": "vlm"}, "ENG001"),
         ({"name": "vllm", "gpu_memory_utilization": "0"}, "ENG002"),
         ({"name": "vllm", "block_size": 0}, "ENG002"),

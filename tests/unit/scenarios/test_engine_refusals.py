@@ -13,6 +13,7 @@ from meshwright.layout.layout import Layout, read_fixed
 from meshwright.layout.layouts import table
 from meshwright.layout.rules import keeps
 from meshwright.model.reader import read_model
+from meshwright.scenarios._engine_pool import EngineOptions
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.fit import FitOptions, fit, replica_layout
 from meshwright.scenarios.serving import ServeOptions, plan_serve
@@ -75,7 +76,7 @@ def test_an_engine_that_does_not_serve_or_is_not_known_is_coded(engine, code):
 
 def test_a_serving_plan_excludes_what_the_engine_refuses_and_says_which_engine():
     job = ServeJob(sessions=2, context=1024, new_tokens=8)
-    options = ServeOptions(engine="vllm", flips="none")
+    options = ServeOptions(engine=EngineOptions(name="vllm"), flips="none")
     plan = plan_serve(read_model("Qwen/Qwen3-30B-A3B"), read_system("hgx-h200"), job, options)
     refused = [item for item in plan.candidates if item.excluded is not None and item.excluded.limit == "engine"]
     rules = engine_rules(read_engine("vllm"))
@@ -85,7 +86,7 @@ def test_a_serving_plan_excludes_what_the_engine_refuses_and_says_which_engine()
         kept = bool(keeps(read_model("Qwen/Qwen3-30B-A3B"), table([Layout(**item.layout)]), rules)[0])
         assert kept == (item not in refused)
     assert "vLLM 0.6 to 0.11" in plan.verdict.text
-    assert plan.inputs["options"]["engine"] == "vllm"
+    assert plan.inputs["options"]["engine"].name == "vllm"
 
 
 @pytest.mark.parametrize("engine", ["megatron-core", "torchtitan", "deepspeed"])
@@ -112,5 +113,7 @@ def test_pools_differ_in_what_they_take_from_a_device():
     weights = _fit("vllm", 2).body["memory"]["parameters_bytes"]
     own = memory["vllm"]["reserve_bytes"]
     assert memory["vllm"]["available_kv_bytes"] == capacity * 9 // 10 - weights - own
-    assert memory["sglang"]["available_kv_bytes"] == capacity * 88 // 100 - weights
+    before = memory["sglang"]["before_bytes"]
+    assert before > 0 == memory["vllm"]["before_bytes"]
+    assert memory["sglang"]["available_kv_bytes"] == (capacity - before) * 88 // 100 - weights
     assert memory["tensorrt-llm"]["available_kv_bytes"] == (capacity - weights - own) * 9 // 10

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from meshwright.base.errors import FileError
 from meshwright.base.parse import build
 from meshwright.cli.nouns import fixed_of, model_of, system_of
 from meshwright.cli.options import (
-    COMPUTED,
     ModelChoice,
     Output,
+    engine_options,
     layout_option,
     model_options,
     output_options,
-    reserve_rule,
     set_option,
     split_settings,
     system_options,
-    workspace_fields,
+    with_engine,
     workspace_option,
 )
 from meshwright.cli.show import show
@@ -37,10 +35,7 @@ from meshwright.scenarios.fit import FitOptions, fit, replica_layout
 @click.option("--context", default="0", show_default=True, help="Positions cached per session, as in 32K.")
 @click.option("--sessions", type=int, default=None, help="Sessions resident [1 with --context].")
 @workspace_option
-@click.option("--engine", default=None, help="Whose rules and whose pool for KV are asked, as in vllm.")
-@click.option("--gpu-memory-utilization", default=None, help="The engine's share of the device [its default].")
-@click.option("--engine-reserve", default=None, help="What it keeps beside weights and KV [computed, assumed].")
-@click.option("--block-size", type=int, default=None, help="Positions of the engine's KV block [its default].")
+@engine_options("Whose rules and whose pool for KV are asked, as in vllm.")
 @layout_option
 @set_option
 @output_options
@@ -61,28 +56,5 @@ def command(  # noqa: PLR0917 - options arrive by name
     fixed = fixed_of(layout, changes["layout"])
     degrees = {"tp": tp, "pp": pp, "ep": ep} | fixed
     whole = replace(replica_layout(read, degrees["tp"], degrees["pp"], degrees["ep"]), **fixed)
-    options = build(FitOptions, _with_engine(given), "fit")
+    options = build(FitOptions, with_engine(given), "fit")
     return show(fit(read, system_of(system, changes["system"]), whole, options), output)
-
-
-def _with_engine(given: dict[str, Any]) -> dict[str, Any]:
-    """The options with the engine's under `engine`. Raises IO036 for one of them without --engine."""
-    own = {field: given.pop(option) for option, field in _ENGINE.items()}
-    if own["name"] is None:
-        stated = [option for option, field in _ENGINE.items() if own[field] is not None]
-        if stated:
-            flag = f"--{stated[0].replace('_', '-')}"
-            raise FileError(36, f"{flag} without --engine", "name the engine, as in --engine vllm")
-        return workspace_fields(given)
-    found, rule = reserve_rule(given)
-    unused = own["reserve"] is not None or given["workspace"] == COMPUTED
-    plain = workspace_fields(given) if unused else workspace_fields(found | {"max_batched_tokens": None, "reserve": ""})
-    return plain | {"engine": own | {"rule": rule}}
-
-
-_ENGINE: Final = {
-    "engine": "name",
-    "gpu_memory_utilization": "gpu_memory_utilization",
-    "engine_reserve": "reserve",
-    "block_size": "block_size",
-}

@@ -12,6 +12,7 @@ from meshwright.cli.options import (
     ModelChoice,
     Output,
     changed,
+    engine_options,
     form_option,
     layout_option,
     model_options,
@@ -19,7 +20,7 @@ from meshwright.cli.options import (
     set_option,
     split_settings,
     system_options,
-    workspace_fields,
+    with_engine,
     workspace_option,
 )
 from meshwright.cli.show import show
@@ -69,7 +70,7 @@ _JOB: Final = ("sessions", "context", "new_tokens", "on_time", "discipline", "tt
     metavar="PART=N,at=T,stall=T[,reconnect=T]",
     help="A part stops: card, node, or a domain.",
 )
-@click.option("--engine", default=None, help="Whose rules the layouts keep, as in vllm [those of all engines].")
+@engine_options("Whose rules the layouts keep, and whose pool memory, as in vllm [those of all engines].")
 @click.option("--flips", type=click.Choice(["search", "none"]), default="search", show_default=True)
 @click.option("--basis", type=click.Choice(["datasheet"]), default="datasheet", show_default=True)
 @layout_option
@@ -86,7 +87,7 @@ def command(
     given |= {name: given[name].replace("-", "_") for name in ("prefill", "attention_form")}
     given |= {"expert_reads": read_expert_reads(given["expert_reads"])}
     given |= {"fault": stops, "layout": fixed_of(layout, changes["layout"])}
-    options = build(ServeOptions, workspace_fields(given), "plan serve")
+    options = build(ServeOptions, with_engine(dict(given)), "plan serve")
     read, on = model_of(model, changes["model"]), system_of(system, changes["system"])
     result = plan_serve(read, on, changed(job, changes["job"]), options)
     return show(retyped(result, model, system, settings, given), output)

@@ -1,0 +1,290 @@
+"""An engine, how it is started and a layout go in; what its pool leaves for KV, in blocks and tokens, comes out.
+
+available KV = the engine's `pool` of utilization, memory of the device, weights and its own reserve, on the rank with
+               least: utilization x memory - weights - reserve where the share is of the whole device (vLLM)
+KV blocks    = available KV // bytes of a block, on the stage with fewest
+KV tokens    = KV blocks // groups of layers x block_size
+concurrency  = KV blocks / blocks of one request of max_model_len
+
+Any of weights, available KV and blocks may be stated instead, as a start log does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from meshwright.base.errors import EngineError
+from meshwright.base.numbers import maximum, where
+from meshwright.base.result import Basis, Excluded
+from meshwright.base.traced import cell, opaque
+from meshwright.base.units import Bytes, Share, show_bytes
+from meshwright.cost.memory import cached_columns
+from meshwright.cost.memory_even import Shards, sharded_ledger
+from meshwright.cost.reserve import ReserveRule
+from meshwright.layout.layouts import table
+from meshwright.scenarios._engine import serving_engine
+from meshwright.scenarios._engine_blocks import least_bytes_per_token, paging
+from meshwright.scenarios._shared import computed_reserve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshwright.layout.layout import Layout
+    from meshwright.layout.layouts import Layouts
+    from meshwright.model.model import Model
+    from meshwright.system.engine import Engine, Pool
+    from meshwright.system.system import System
+
+_RULE: Final = ReserveRule()
+_HUNDREDTHS: Final = 100
+_TEN_THOUSANDTHS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How an engine is started.
+
+    name: registry name.   gpu_memory_utilization: its share of a device, by whatever flag it has; None takes its
+    default.   kv_cache_memory: bytes for KV on a rank, in place of what the share leaves.   kv_blocks: so many blocks.
+    block_size: None takes the engine's.   weights: of the rank that has most, as a start log states them, in place of
+    those of the shapes.   reserve: bytes it keeps beside weights and KV (non-torch memory and the activation peak);
+    None computes them by `rule` (assumed).
+    """
+
+    name: str
+    gpu_memory_utilization: Share | None = None
+    kv_cache_memory: Bytes | None = None
+    kv_blocks: int | None = None
+    block_size: int | None = None
+    weights: Bytes | None = None
+    reserve: Bytes | None = None
+    rule: ReserveRule = _RULE
+
+
+def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
+    model: Model, system: System, layout: Layout, options: EngineOptions, shards: Shards, context: int
+) -> dict[str, Any]:
+    """The `engine` of fit's memory. Raises ENG001 (unknown engine), ENG002 (an option out of range).
+
+    Numbers of tokens are null where the engine's rule for the model's layers is not known; `max_model_len` is the
+    context, or the longest that the config claims, and one request of it needs `least_gpu_memory_utilization`.
+    """
+    engine, pool = serving_engine(options.name)
+    share, block = started(engine, pool, options)
+    layouts, capacity = table([layout]), system.accelerator.memory
+    own = cast("int", cell(_reserved(model, layouts, options), 0))
+    weights = _weights(model, layouts, options, shards, block)
+    available = pool_bytes(pool, share, capacity, weights, own)
+    available = available if options.kv_cache_memory is None else options.kv_cache_memory
+    longest = context or model.max_positions
+    pages = paging(pool, model, layouts, shards, block, options.rule.max_batched_tokens)
+    blocks = None if pages is None else pages.fitting(maximum(available, 0))
+    blocks = blocks if pages is None or options.kv_blocks is None else options.kv_blocks
+    per_request = None if pages is None or longest is None else pages.of_request(longest)
+    wanted = None if pages is None else pages.block_bytes * (per_request or 1)
+    taken = available if pages is None or options.kv_blocks is None else blocks * pages.block_bytes
+    return {
+        "id": engine.id,
+        "name": engine.name,
+        "versions": engine.versions,
+        "gpu_memory_utilization": share,
+        "block_size": block,
+        "budget_bytes": pool_bytes(pool, share, capacity, 0, 0),
+        "weights_bytes": weights,
+        "weights_basis": Basis.FORMULA.value if options.weights is None else "stated",
+        "before_bytes": pool.before,
+        "outside_low_bytes": _outside(pool, 0),
+        "outside_high_bytes": _outside(pool, 1),
+        "free_outside_bytes": capacity - pool.before - weights - own - taken,
+        "graphs_low_bytes": pool.graphs[0],
+        "graphs_high_bytes": pool.graphs[1],
+        "graphs_within": pool.graphs_within,
+        "reserve_bytes": own,
+        "reserve_basis": Basis.ASSUMED.value if options.reserve is None else "stated",
+        "available_kv_bytes": available,
+        "loading_gpu_memory_utilization": _least(pool, 0, capacity, weights, own),
+        "least_gpu_memory_utilization": None if wanted is None else _least(pool, wanted, capacity, weights, own),
+        "largest_safe_gpu_memory_utilization": _safe(pool, capacity, weights, own),
+        "kv_block_bytes": None if pages is None else pages.block_bytes,
+        "layer_groups": None if pages is None else pages.groups,
+        "kv_bytes_per_token": None if pages is None else pages.groups * pages.block_bytes / block,
+        "least_kv_bytes_per_token": least_bytes_per_token(model, layouts, shards),
+        "kv_blocks": blocks,
+        "kv_tokens": None if pages is None else blocks // pages.groups * block,
+        "max_model_len": longest,
+        "max_concurrency": blocks / per_request if blocks is not None and per_request else None,
+    }
+
+
+def started(engine: Engine, pool: Pool, options: EngineOptions) -> tuple[float, int]:
+    """The share and the block size that an engine is started with. Raises ENG002 for one out of range."""
+    share = pool.utilization if options.gpu_memory_utilization is None else options.gpu_memory_utilization
+    block = pool.block_size if options.block_size is None else options.block_size
+    if not 0 < share <= 1:
+        raise EngineError(2, f"--gpu-memory-utilization is {share:g}", "give a share above 0 and up to 1, as in 0.9")
+    if block not in pool.block_sizes:
+        listed = ", ".join(str(size) for size in pool.block_sizes)
+        near = min(pool.block_sizes, key=lambda size: abs(size - block))
+        raise EngineError(2, f"--block-size is {block}: {engine.titled} has {listed}", f"--block-size {near}")
+    if options.kv_blocks is not None and not 0 < options.kv_blocks <= _MOST_BLOCKS:
+        raise EngineError(2, f"--kv-blocks is {options.kv_blocks}", f"give between 1 and {_MOST_BLOCKS}")
+    return share, block
+
+
+_MOST_BLOCKS: Final = 2**40
+
+
+class _Times:
+    """A share of a device: times whole bytes it is exact, in whole bytes."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+
+    def __mul__(self, capacity: Any) -> Any:
+        return budget_bytes(self.share, capacity)
+
+
+@opaque
+def budget_bytes(share: float, capacity: Any) -> Any:
+    """What an engine may use of so many bytes (or a column): utilization x memory, exactly, in whole bytes."""
+    exact = Fraction(str(share))
+    if isinstance(capacity, np.ndarray):  # whole numbers of Python, as a share of many digits leaves no room in 64 bits
+        return (capacity.astype(object) * exact.numerator // exact.denominator).astype(np.int64)
+    return floor(exact * capacity)
+
+
+def pool_bytes(pool: Pool, share: float, capacity: Any, weights: Any, reserve: Any) -> Any:
+    """What an engine leaves for KV, by its own rule; below zero where weights and reserve take more."""
+    names = {"utilization": _Times(share), "capacity": capacity, "weights": weights, "reserve": reserve}
+    return pool.rule().of(names | {"before": pool.before})
+
+
+def kept_columns(model: Model, layouts: Layouts, options: EngineOptions, weights: Any, capacity: Any) -> Any:
+    """What an engine leaves neither to weights nor to KV, one row a layout: a ledger's workspace.
+
+    weights: of the fullest rank of each row. A row whose share leaves too little for what the engine does not count
+    has no room at all. Raises as `started`.
+    """
+    engine, pool = serving_engine(options.name)
+    share, block = started(engine, pool, options)
+    held = weights if options.weights is None else options.weights
+    own = _reserved(model, layouts, options)
+    left = pool_bytes(pool, share, capacity, held, own)
+    if options.kv_cache_memory is not None:
+        left = left * 0 + options.kv_cache_memory
+    if options.kv_blocks is not None:
+        left = cached_columns(model, layouts, block) * options.kv_blocks
+    crowded = capacity - pool.before - held - own - left < _outside(pool, 0)
+    return where(crowded, capacity + 0 * left, capacity - weights - left)
+
+
+def _weights(model: Model, layouts: Layouts, options: EngineOptions, shards: Shards, block: int) -> int:
+    if options.weights is not None:
+        return options.weights
+    none = np.zeros(1, dtype=np.int64)
+    held = sharded_ledger(
+        model, layouts, shards=shards, sessions=none, tokens=block, workspace_bytes=0, capacity_bytes=0
+    )
+    return cast("int", cell(held.parameters, 0))
+
+
+def _reserved(model: Model, layouts: Layouts, options: EngineOptions) -> Any:
+    """The stated reserve, or the computed one without its padding, which lies in the KV pages and the weights."""
+    none = np.zeros(len(layouts), dtype=np.int64)
+    if options.reserve is not None:
+        return none + options.reserve
+    return computed_reserve(model, layouts, options.rule, none).outside_pool
+
+
+def _outside(pool: Pool, end: int) -> int:
+    """What it takes beside all that it counts, at one end of its interval: graphs, where they lie there, included."""
+    return pool.outside[end] + (0 if pool.graphs_within else pool.graphs[end])
+
+
+def _least(pool: Pool, wanted: Any, capacity: Any, weights: Any, reserve: Any) -> Any:
+    """The share at which so many bytes are left for KV: the rule is linear in it."""
+    whole, none = (pool_bytes(pool, share, capacity, weights, reserve) for share in (1.0, 0.0))
+    return (wanted - none) / (whole - none)
+
+
+def _safe(pool: Pool, capacity: Any, weights: Any, reserve: Any) -> Any:
+    """The largest share, in hundredths, that leaves the most that is taken beside it; 0 where none does."""
+    room = capacity - pool.before - _outside(pool, 1) - weights - reserve
+    return hundredths(_least(pool, room, capacity, weights, reserve))
+
+
+@opaque
+def hundredths(share: float) -> float:
+    """A share rounded down to hundredths, between 0 and 1: as one writes it for an engine."""
+    return max(min(floor(share * _HUNDREDTHS), _HUNDREDTHS), 0) / _HUNDREDTHS
+
+
+def engine_notes(model: Model, block: Mapping[str, Any]) -> tuple[str, ...]:
+    """Which versions the rule holds for, what was assumed, and why tokens are not answered."""
+    engine, pool = serving_engine(block["id"])
+    low, high = (show_bytes(float(size)) for size in pool.graphs)
+    found = [f"{engine.titled}: KV is {pool.pool}, of the rank that has least"]
+    place = "inside" if pool.graphs_within else "outside"
+    found.append(f"{engine.titled} captures graphs of {low} to {high}, {place} what {pool.flag} shares out")
+    found += [f"{engine.titled}: {pool.note}"] if pool.note else []
+    if block["reserve_basis"] == Basis.ASSUMED.value:
+        found.append(
+            f"--engine-reserve is not given: {block['reserve_bytes']} bytes are computed from shapes (assumed); a "
+            "start log states non-torch memory and the activation peak, which add up to it"
+        )
+    if block["kv_tokens"] is None:
+        found.append(
+            f"the layers of {model.name} keep states of several kinds, or windows: how {block['name']} counts tokens "
+            "then is not known here, so kv_tokens is null"
+        )
+    elif block["layer_groups"] > 1:
+        found.append(
+            f"{engine.titled}: layers of several kinds share blocks in {block['layer_groups']} groups, so that a token "
+            f"of its count takes {block['kv_bytes_per_token']:,.0f} bytes, as if no layer had a window (which is what "
+            f"earlier versions keep); layers that keep every position need {block['least_kv_bytes_per_token']:,.0f}"
+        )
+    return tuple(found)
+
+
+def engine_exclusion(block: Mapping[str, Any]) -> Excluded | None:
+    """Why the engine refuses to start, or fails at its start.
+
+    Weights beyond its budget, too little left for what it does not count, or no room for one longest request.
+    """
+    least = block["least_gpu_memory_utilization"] or block["loading_gpu_memory_utilization"]
+    nearest = f"gpu-memory-utilization={_rounded_up(least):.4f}" if least <= 1 else None
+    if block["available_kv_bytes"] <= 0:
+        over = show_bytes(float(-block["available_kv_bytes"]))
+        reason = f"{block['name']}: weights and reserve take {over} more than its budget"
+        return Excluded(code="ENG003", reason=reason, nearest=nearest, limit="engine budget")
+    if block["free_outside_bytes"] < block["outside_low_bytes"]:
+        return _crowded(block)
+    tokens, longest = block["kv_tokens"], block["max_model_len"]
+    if block["max_concurrency"] is None or block["max_concurrency"] >= 1:
+        return None
+    reason = f"{block['name']} has room for {tokens} KV tokens, and one request may take {longest}"
+    return Excluded(code="ENG004", reason=reason, nearest=nearest or f"context={tokens}", limit="engine budget")
+
+
+def _crowded(block: Mapping[str, Any]) -> Excluded:
+    """A share that leaves less than the least that the engine takes without counting it."""
+    low, high = (show_bytes(float(block[f"outside_{end}_bytes"])) for end in ("low", "high"))
+    left, share = block["free_outside_bytes"], block["gpu_memory_utilization"]
+    room = f"leaves {show_bytes(float(left))}" if left >= 0 else f"takes {show_bytes(float(-left))} too much"
+    reason = f"{block['name']} at {share:g} {room}, and {low} to {high} are taken outside what it counts"
+    safe = block["largest_safe_gpu_memory_utilization"]
+    return Excluded(
+        code="ENG027",
+        reason=reason,
+        nearest=f"gpu-memory-utilization={safe:g}" if safe > 0 else None,
+        limit="engine budget",
+    )
+
+
+def _rounded_up(share: float) -> float:
+    return ceil(share * _TEN_THOUSANDTHS) / _TEN_THOUSANDTHS
