@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import named
-from meshwright.cost import collectives
 from meshwright.cost.efficiency import DATASHEET, Efficiency
-from meshwright.cost.groups import group_along
+from meshwright.cost.forward_exchange import calls, forward_exchanges, shared_sessions
 from meshwright.cost.roofline import compute_s, matmul_flops, read_s, roofline_s
 from meshwright.layout.ownership import fullest_sizes, local_elements, local_samples, product
-from meshwright.layout.placement import boundaries_outside
 from meshwright.workload.attention import score_flops
-from meshwright.workload.feed_forward import expert_load
-from meshwright.workload.messages import Message, messages
+from meshwright.workload.expert_reach import routed_load
 from meshwright.workload.operators import FormChoice, Operator, form_of, operators
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Bools, Floats, Ints
+    from meshwright.cost.collectives import Exchange
     from meshwright.job.expert_load import ExpertReads
     from meshwright.layout.layouts import Layouts
     from meshwright.model.mixers.told import Recurrence
@@ -32,6 +29,8 @@ if TYPE_CHECKING:
     from meshwright.model.tensors import Tensor
     from meshwright.system.system import System
     from meshwright.workload.batches import Batch, Count
+    from meshwright.workload.expert_batches import Dedup
+    from meshwright.workload.messages import Message
 
 _SOURCE: Final = 'chapter "Supernodes", equations 6-2 and 6-5'
 WeightReads: TypeAlias = Literal["strict", "even"]
@@ -45,7 +44,8 @@ class Assumptions:
     place of the algorithm's.   weight_reads: `strict` reads what the ownership table stores; `even` divides every
     weight by tp exactly (the chapter's form; the experts of the busiest ep group by etp), KV still by heads.
     expert_reads: how many experts the rows of a step read.   attention_form: of latent attention; `by_phase` absorbs in
-    decode steps and expands in prompts.
+    decode steps and expands in prompts.   dedup: how rows are sent to experts of other copies of attention; dispatch,
+    combine: formats of the rows sent and returned, as in `row_formats`.
     """
 
     all_reduce: str = "auto"
@@ -53,6 +53,9 @@ class Assumptions:
     weight_reads: WeightReads = "strict"
     expert_reads: ExpertReads = "expected"
     attention_form: FormChoice = "by_phase"
+    dedup: Dedup = "rank"
+    dispatch: str = "plain"
+    combine: str = "plain"
     efficiency: Efficiency = DATASHEET
 
 
@@ -82,7 +85,7 @@ class Step:
     """
 
     work: tuple[Work, ...]
-    exchanges: tuple[tuple[Message, collectives.Exchange], ...]
+    exchanges: tuple[tuple[Message, Exchange], ...]
     local_s: Floats
     exchange_s: Floats
     total_s: Floats
@@ -97,10 +100,8 @@ def estimate_step(model: Model, system: System, layouts: Layouts, batch: Batch, 
     table = operators(model, form_of(batch, assumptions.attention_form))
     work = tuple(_work(model, system, layouts, batch, own, item, assumptions) for item in table)
     local = named(_sum([item.seconds for item in work], len(layouts)), "local_s")
-    exchanges = tuple(
-        (item, _exchange(system, layouts, batch.rows * own, item, assumptions)) for item in messages(model)
-    )
-    merged = _sum([exchange.seconds * _calls(message, layouts) for message, exchange in exchanges], len(layouts))
+    exchanges = forward_exchanges(model, system, layouts, batch, own, assumptions)
+    merged = _sum([exchange.seconds * calls(message, layouts) for message, exchange in exchanges], len(layouts))
     merged = named(merged, "exchange_s")
     total = named(local + merged, "step_s", _SOURCE)
     return Step(work=work, exchanges=exchanges, local_s=local, exchange_s=merged, total_s=total)
@@ -170,9 +171,8 @@ def _matrix_work(  # noqa: PLR0917 - the four nouns and an operator
         sizes = fullest_sizes(tensor, layouts, "gathered")
         stored = _column(model.format_of(tensor).stored_bytes(sizes), layouts)
         return matmul_flops(_column(product(sizes), layouts), rows), stored
-    routed: Any = _each(batch.sessions) * (1.0 * batch.rows)  # of all copies of attention: they share the experts
-    groups = layouts.degree("ep")
-    visited, visits = expert_load(operator.experts, operator.top_k, groups, routed, assumptions.expert_reads)
+    routed: Any = shared_sessions(_each(batch.sessions), own, layouts) * (1.0 * batch.rows)
+    visited, visits = routed_load(model, operator, layouts.degree("ep"), routed, assumptions.expert_reads)
     if even:
         shards = operator.experts * layouts.degree("etp")
         return matmul_flops(tensor.elements / shards, visits), _whole_bytes(model, tensor) * (visited / shards)
@@ -242,37 +242,6 @@ def compute_formats(model: Model, operator: Operator) -> tuple[str, ...]:
     """The formats an operator may be multiplied in, best first: its weights', the activations', BF16."""
     own = (model.format_of(operator.weights[0]).compute,) if operator.weights else ()
     return tuple(dict.fromkeys((*own, model.plain.compute, "bf16")))
-
-
-def _exchange(
-    system: System, layouts: Layouts, rows: Ints, message: Message, assumptions: Assumptions
-) -> collectives.Exchange:
-    sent: Any = message.per_row_bytes * rows
-    if message.boundary:
-        return _boundaries(system, layouts, sent * 1.0, assumptions.efficiency)
-    group = group_along(system, layouts, message.axis, "own", assumptions.efficiency.link)
-    if assumptions.all_reduce_s is not None:
-        return collectives.given_exchange(assumptions.all_reduce_s, group)
-    return collectives.all_reduce(assumptions.all_reduce, group, sent, system)
-
-
-def _boundaries(system: System, layouts: Layouts, sent_bytes: Ints, efficiency: Efficiency) -> collectives.Exchange:
-    """Mean seconds of one stage boundary: those between boxes pay the NIC, the others the link inside a box."""
-    near: Any = collectives.send_s(sent_bytes, system.scale_up.latency, system.scale_up.bandwidth * efficiency.link)
-    far = near
-    if system.scale_out is not None and system.nics_per_node > 0:
-        far = collectives.send_s(sent_bytes, system.nic_latency, system.nic_bandwidth * efficiency.link)
-    outside = boundaries_outside(layouts, system.devices_per_node)
-    crossings = maximum(layouts.degree("pp") - 1, 1)
-    seconds: Floats = (near * (crossings - outside) + far * outside) / crossings
-    return collectives.formula_exchange(seconds, "send_recv", np.ones(len(layouts), dtype=np.int64))
-
-
-def _calls(message: Message, layouts: Layouts) -> Ints:
-    """How often a step has the exchange; a group of one has none."""
-    if message.boundary:
-        return layouts.degree("pp") - 1
-    return where(layouts.degree(message.axis) > 1, np.asarray(message.count), 0)
 
 
 def _sum(columns: list[Floats], count: int) -> Floats:

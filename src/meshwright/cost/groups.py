@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from meshwright.base.numbers import maximum
+from meshwright.base.numbers import maximum, minimum, where
 from meshwright.base.traced import values
 from meshwright.layout.placement import group_nodes
 
@@ -86,6 +86,18 @@ def group_along(system: System, layouts: Layouts, axis: str, nic: Nic, link: flo
     """
     nodes = group_nodes(layouts, axis, system.devices_per_node)
     return group_of(layouts.degree(axis), nodes, *rates(system, nic, link))
+
+
+def block_nodes(system: System, layouts: Layouts, width: Ints) -> Ints:
+    """Boxes that `width` neighbours of a stage touch, whose copies lie as the mesh orders them.
+
+    Of the copies, dp_shard alone is the axis along which they follow each other.
+    """
+    inner: Any = layouts.degree("cp") * layouts.degree("tp")
+    outer = layouts.changed({"dp_shard": maximum(width // inner, 1)})
+    near = layouts.changed({"tp": minimum(width, inner), "cp": np.ones(len(layouts), dtype=np.int64)})
+    nodes = (group_nodes(outer, "dp_shard", system.devices_per_node), group_nodes(near, "tp", system.devices_per_node))
+    return where(width > inner, *nodes)
 
 
 def rates(system: System, nic: Nic, link: float = 1.0) -> tuple[Rate, Rate]:

@@ -26,7 +26,7 @@ from meshwright.cost.memory import cached_columns, stored_columns
 from meshwright.layout.ownership import local_elements, local_samples
 from meshwright.model.model import first_weights, last_weights
 from meshwright.workload.activations import activations, logits, routed
-from meshwright.workload.messages import messages
+from meshwright.workload.messages import has_message, messages
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
@@ -99,8 +99,10 @@ def reserve(model: Model, layouts: Layouts, rule: ReserveRule, sessions: Ints) -
 
 def _groups(model: Model, layouts: Layouts) -> Ints:
     """How many groups a rank is in that exchange anything."""
-    axes = sorted({message.axis for message in messages(model)})
-    return np.stack([layouts.degree(axis) > 1 for axis in axes]).sum(axis=0, dtype=np.int64)
+    found: dict[str, Any] = {}
+    for message in messages(model):
+        found[message.axis] = found.get(message.axis, False) | has_message(message, layouts)
+    return np.stack(list(found.values())).sum(axis=0, dtype=np.int64)
 
 
 def _boundary_bytes(model: Model) -> int:

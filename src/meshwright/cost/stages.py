@@ -11,6 +11,7 @@ import numpy as np
 from meshwright.base.numbers import maximum, where
 from meshwright.base.traced import values
 from meshwright.layout.ownership import stage_of_layers
+from meshwright.workload.messages import has_message
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
@@ -68,7 +69,7 @@ def _per_layer(model: Model, layouts: Layouts, step: Step) -> tuple[list[Floats]
     for message, exchange in step.exchanges:
         if not message.boundary:
             calls = message.count / model.layers
-            exchanged = exchanged + where(layouts.degree(message.axis) > 1, exchange.seconds * calls, np.zeros(1))
+            exchanged = exchanged + where(has_message(message, layouts), exchange.seconds * calls, np.zeros(1))
     head = np.zeros(len(layouts))
     kinds = [exchanged] * len(model.kinds)
     for work in step.work:

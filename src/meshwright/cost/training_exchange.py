@@ -14,11 +14,11 @@ import numpy as np
 from meshwright.base.numbers import maximum, minimum, where
 from meshwright.base.traced import named
 from meshwright.cost.collectives import all_reduce, port_bytes, program_s, send_s
-from meshwright.cost.groups import group_along, group_of, rates
+from meshwright.cost.groups import block_nodes, group_along, group_of, rates
 from meshwright.cost.kept import gathered, gradient_buffers, updated
 from meshwright.cost.pipelines import added
 from meshwright.layout.ownership import fullest_sizes, local_elements, product, shard_group_size
-from meshwright.layout.placement import boundaries_outside, group_nodes, joined, leaves_node
+from meshwright.layout.placement import boundaries_outside, joined, leaves_node
 from meshwright.model.model import block_weights, first_weights, last_weights
 from meshwright.workload.context_split import RING_OF_ZIGZAG
 from meshwright.workload.training_messages import training_messages
@@ -135,7 +135,8 @@ def _message_s(  # noqa: PLR0917 - the nouns and a message
             whole = where(spread, where(layouts.columns["sp"], none, ring), whole)
         return where(degree > 1, whole, none)
     if message.axis == "ep":
-        group = group_of(degree, _expert_nodes(system, layouts), *rates(system, nic))
+        width = layouts.degree("ep") * layouts.degree("etp")
+        group = group_of(degree, block_nodes(system, layouts, width), *rates(system, nic))
         seconds = program_s("direct", "all_to_all", group, sent)
     else:  # etp lies innermost, as tp does
         inner = layouts.changed({"tp": layouts.degree("etp"), "cp": np.ones(len(layouts), dtype=np.int64)})
@@ -182,16 +183,6 @@ def _repeated_heads(layouts: Layouts, message: TrainingMessage) -> Any:
         grain = max(dim.grain for dim in tensor.dims if dim.role == "kv_heads")
         total = total + maximum(local, layouts.degree("cp") * grain)
     return total
-
-
-def _expert_nodes(system: System, layouts: Layouts) -> Any:
-    """Boxes that a group of ep x etp ranks touches: neighbours in a stage, whose copies lie as the mesh orders them."""
-    width = layouts.degree("ep") * layouts.degree("etp")
-    inner = layouts.degree("cp") * layouts.degree("tp")
-    outer = layouts.changed({"dp_shard": maximum(width // inner, 1)})
-    near = layouts.changed({"tp": minimum(width, inner), "cp": np.ones(len(layouts), dtype=np.int64)})
-    nodes = (group_nodes(outer, "dp_shard", system.devices_per_node), group_nodes(near, "tp", system.devices_per_node))
-    return where(width > inner, *nodes)
 
 
 def boundary_s(model: Model, system: System, layouts: Layouts, sequence: int, nic: Nic) -> Floats:

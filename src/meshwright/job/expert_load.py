@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from meshwright.base.errors import JobError
-from meshwright.base.parse import build, read_json, read_text, read_toml
 
-ExpertReads: TypeAlias = Literal["expected", "full"] | float | tuple[float, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutedReads:
+    """A routing by how likely a token chooses each expert; laws, counts and layers as in `job.routing`.
+
+    counts: of a recorded trace, how often each expert was chosen.
+    """
+
+    law: Literal["even", "zipf", "counts"]
+    exponent: float = 0.0
+    counts: tuple[tuple[float, ...], ...] = ()
+    layers: tuple[int, ...] = ()
+
+
+ExpertReads: TypeAlias = Literal["expected", "full"] | float | tuple[float, ...] | RoutedReads
 """How many distinct experts of a layer the rows of one step read, over all groups together.
 
 `expected`: what uniform and independent choices are expected to cover.   `full`: all of them.   A number: that many in
 a decode step, though never fewer than one row chooses nor more than all rows can.   Several numbers: how often each
 expert of a layer, in their order, was chosen; rows choose independently in these proportions, alike in every layer.
+A routing: what its choices are expected to cover, layer by layer; `even` deals them in turn.
 """
 
 
@@ -26,21 +39,9 @@ class ExpertChoices:
     choices: tuple[float, ...]
 
 
-def read_expert_reads(text: str) -> ExpertReads:
-    """The option's text as what it says. Raises the codes of files: IO010 to IO013, IO015."""
-    if text == "expected" or text == "full":  # noqa: PLR1714 - a type checker narrows only this form
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        path = Path(text)
-    read = read_json if path.suffix == ".json" else read_toml
-    return build(ExpertChoices, read(read_text(path), text), text).choices
-
-
 def checked_reads(reads: ExpertReads, experts: int, top_k: int) -> ExpertReads:
     """The reads themselves, once they can be those of a layer of `experts`, `top_k` a row. Raises JOB007."""
-    if isinstance(reads, str):
+    if isinstance(reads, (str, RoutedReads)):
         return reads
     if not isinstance(reads, tuple):
         if not top_k <= reads <= experts:

@@ -13,7 +13,7 @@ import numpy as np
 from meshwright.base.errors import JobError
 from meshwright.base.parquet import read_columns
 from meshwright.base.parse import build, read_json, read_text, read_toml
-from meshwright.job.expert_load import ExpertChoices, checked_choices
+from meshwright.job.expert_load import ExpertChoices, ExpertReads, RoutedReads, checked_choices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +52,8 @@ class Routing:
 UNIFORM: Final = Routing(law="uniform")
 
 
-def read_routing(text: str) -> Routing:
-    """The option's text as what it says.
+def read_routing(text: str, what: str = "--routing") -> Routing:
+    """The option's text as what it says. what: the option, for errors.
 
     Raises JOB120 (a word that is none of these, an exponent), JOB121 (a trace or counts that cannot be), and the codes
     of files: IO010 to IO013, IO015, JOB126, JOB127.
@@ -62,38 +62,73 @@ def read_routing(text: str) -> Routing:
     if text == "uniform" or text == "even":  # noqa: PLR1714 - a type checker narrows only this form
         return Routing(law=text)
     if name == "zipf":
-        return Routing(law="zipf", exponent=_exponent(text, rest))
+        return Routing(law="zipf", exponent=_exponent(f"{what} {text}", rest))
     if name == "counts":
-        return Routing(law="counts", counts=(_counts(text, rest),))
+        return Routing(law="counts", counts=(_counts(f"{what} {text}", rest),))
     path = Path(text)
     if path.suffix == ".parquet":
         return _of_columns(read_columns(path), path.name)
     if path.suffix not in {".json", ".toml"}:
-        raise JobError(120, f"--routing {text}: no routing of that name", _WAYS)
+        raise JobError(120, f"{what} {text}: no routing of that name", _WAYS)
     read = read_json if path.suffix == ".json" else read_toml
     choices = build(ExpertChoices, read(read_text(path), text), text).choices
     return Routing(law="counts", counts=(choices,), digest=_digest(np.array(choices)))
 
 
-def checked_routing(routing: Routing, layers: Mapping[int, tuple[int, int]]) -> Routing:
+def read_expert_reads(text: str) -> ExpertReads:
+    """`expected`, `full`, a number, or a routing, as what says how many experts a step reads.
+
+    Uniform choices are `expected`; the counts of a JSON or TOML file are numbers, one an expert. Raises as
+    `read_routing` does.
+    """
+    if text == "expected" or text == "full":  # noqa: PLR1714 - a type checker narrows only this form
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        routing = read_routing(text, "--expert-reads")
+    return routing.counts[0] if Path(text).suffix in {".json", ".toml"} else reads_of(routing)
+
+
+def reads_of(routing: Routing) -> ExpertReads:
+    """A routing as experts read: of a trace, how often each expert was chosen in each layer."""
+    if routing.law == "uniform" or (routing.law == "zipf" and routing.exponent == 0.0):
+        return "expected"
+    if routing.law == "even" or routing.law == "zipf":  # noqa: PLR1714 - as above
+        return RoutedReads(law=routing.law, exponent=routing.exponent)
+    counts = routing.counts
+    if routing.law == "trace":
+        width = int(routing.choices.max()) + 1
+        found = [np.bincount(layer.reshape(-1), minlength=width) * 1.0 for layer in routing.choices]
+        counts = tuple(tuple(row.tolist()) for row in found)
+    return RoutedReads(law="counts", counts=counts, layers=routing.layers)
+
+
+def checked_reads_of(reads: RoutedReads, layers: Mapping[int, tuple[int, int]], what: str) -> RoutedReads:
+    """The reads themselves, once they can be those of a model; arguments and errors as in `checked_routing`."""
+    routing = Routing(law=reads.law, exponent=reads.exponent, counts=reads.counts, layers=reads.layers)
+    return replace(reads, counts=checked_routing(routing, layers, what).counts)
+
+
+def checked_routing(routing: Routing, layers: Mapping[int, tuple[int, int]], what: str = "--routing") -> Routing:
     """The routing itself, once it can be that of a model. layers: (experts, top_k) of every layer with experts.
 
     Raises JOB007 (counts that cannot be those of a layer), JOB123 (a recording of another model).
     """
     foreign = sorted(set(routing.layers) - set(layers))
     if foreign:
-        cause = f"--routing: recorded in layer {foreign[0]}, which has no experts"
+        cause = f"{what}: recorded in layer {foreign[0]}, which has no experts"
         raise JobError(123, cause, f"number layers from 0; those with experts are {min(layers)} to {max(layers)}")
     widest = max(experts for experts, _ in layers.values())
     counts = tuple(row + (0.0,) * (widest - len(row)) for row in routing.counts)
     for place, layer in enumerate(routing.layers or layers):
         experts, top_k = layers[layer]
         if counts:
-            checked_choices(_own(counts, place), experts, top_k, "--routing")
+            checked_choices(_own(counts, place), experts, top_k, what)
         if routing.law == "trace":
             own = routing.choices[min(place, len(routing.choices) - 1)]
             if own.shape[1] != top_k or own.max() >= experts:
-                cause = f"--routing: layer {layer} has {own.shape[1]} choices a token, the largest is {own.max()}"
+                cause = f"{what}: layer {layer} has {own.shape[1]} choices a token, the largest is {own.max()}"
                 raise JobError(123, cause, f"the model chooses {top_k} of {experts} experts, numbered from 0")
     return replace(routing, counts=counts)
 
@@ -108,7 +143,7 @@ def _exponent(text: str, rest: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found <= _MOST_EXPONENT:
-        raise JobError(120, f"--routing {text}: no exponent", f"give one from 0 to {_MOST_EXPONENT:g}, as in zipf:1.2")
+        raise JobError(120, f"{text}: no exponent", f"give one from 0 to {_MOST_EXPONENT:g}, as in zipf:1.2")
     return found
 
 
@@ -120,9 +155,9 @@ def _counts(text: str, rest: str) -> tuple[float, ...]:
         try:
             times, each = int(repeat or 1), float(value)
         except ValueError as problem:
-            raise JobError(120, f"--routing {text}: {part.strip()!r} is no count", _WAYS) from problem
+            raise JobError(120, f"{text}: {part.strip()!r} is no count", _WAYS) from problem
         if not 1 <= times <= _MOST_COUNTED - len(found):
-            raise JobError(120, f"--routing {text}: {part.strip()!r} is of no expert, or too many", _WAYS)
+            raise JobError(120, f"{text}: {part.strip()!r} is of no expert, or too many", _WAYS)
         found += [each] * times
     return tuple(found)
 

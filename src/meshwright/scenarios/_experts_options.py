@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from meshwright.base.errors import JobError, LayoutError
 from meshwright.base.traced import held
 from meshwright.base.units import TokenCount
 from meshwright.layout.layout import AttentionCopies, Layout
 from meshwright.model.feed_forwards import Experts
-from meshwright.model.formats import PLAIN, Format, fp8_block, plain_format
 from meshwright.search.assign import Method
 from meshwright.workload.expert_batches import Dedup
 
@@ -24,7 +23,6 @@ _MOST_RANKS: Final = 1024
 _MOST_REPLICAS: Final = 2**14
 MOST_FACTOR: Final = 1000.0
 _LEAST_FACTOR: Final = 0.001
-FP8: Final = "fp8"
 DRAWN_AT_MOST: Final = 1 << 27
 """Random numbers of all layers: some seconds."""
 
@@ -106,18 +104,3 @@ def expert_layers(model: Model) -> dict[int, tuple[int, Experts]]:
 def exact_factor(factor: float) -> Fraction:
     """The factor as it is written: 1.1 is eleven tenths."""
     return Fraction(repr(float(factor)))
-
-
-def row_format(model: Model, name: str) -> Format:
-    """The format of rows on the way. Raises MOD020."""
-    if name == FP8:
-        return fp8_block(1, 128)
-    return model.plain if name == "plain" else plain_format(name)
-
-
-def row_bytes(model: Model, name: str) -> Any:
-    """Bytes of one token's row in a format."""
-    return row_format(model, name).stored_bytes((1, model.hidden))
-
-
-ROW_FORMATS: Final = ("plain", FP8, *PLAIN)

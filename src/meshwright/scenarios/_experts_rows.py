@@ -13,7 +13,7 @@ from meshwright.cost.experts import Busiest, distinct_bytes, exchange, expert_by
 from meshwright.cost.groups import group_along
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
-from meshwright.scenarios._experts_options import ExpertsOptions, exact_factor, row_bytes
+from meshwright.scenarios._experts_options import ExpertsOptions, exact_factor
 from meshwright.search.assign import assign, hot_copies
 from meshwright.workload.expert_batches import (
     DROPPED,
@@ -29,6 +29,7 @@ from meshwright.workload.expert_batches import (
 )
 from meshwright.workload.feed_forward import distinct_experts, found_by
 from meshwright.workload.routing import batch, inclusion
+from meshwright.workload.row_formats import row_format_bytes
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Ints
@@ -259,7 +260,7 @@ def _ways(setting: Setting, run: Executed, slots: Slots, tokens: int) -> dict[st
 
 def _way(setting: Setting, wired: Wires, parts: tuple[Ints, ...]) -> Way:
     model, options = setting.model, setting.options
-    out, back = (float(held(row_bytes(model, name))) for name in (options.dispatch, options.combine))
+    out, back = (float(held(row_format_bytes(model, name))) for name in (options.dispatch, options.combine))
     box = np.arange(wired.ranks) // int(held(setting.system.devices_per_node))
     apart = box[:, None] != box
     return Way(
@@ -293,7 +294,9 @@ def _etp_s(setting: Setting, run: Executed, slots: Slots) -> float:
     group = np.where(run.slot == DROPPED, DROPPED, slots.group[run.slot])
     arrived = rows_sent(np.zeros(len(group), dtype=np.int64), group, 1, groups, once=True).max()
     inner = group_along(setting.system, table([Layout(tp=etp, dp_replicate=groups)]), "tp", "own")
-    out, back = (arrived * 1.0 * held(row_bytes(setting.model, name)) for name in ("plain", setting.options.combine))
+    out, back = (
+        arrived * 1.0 * held(row_format_bytes(setting.model, name)) for name in ("plain", setting.options.combine)
+    )
     both = program_s("ring", "all_gather", inner, out) + program_s("ring", "reduce_scatter", inner, back)
     return float(held(both[0]))
 
@@ -306,7 +309,7 @@ def merges_of(model: Model, system: System, layout: Layout, options: ExpertsOpti
     """
     if layout.attention != "replicated":
         return ()
-    sent: Any = np.array([options.tokens * row_bytes(model, options.combine)])
+    sent: Any = np.array([options.tokens * row_format_bytes(model, options.combine)])
     found: list[Merge] = []
     for after, axis, degree, inner in (
         ("attention", "tp", layout.tp, layout.tp),

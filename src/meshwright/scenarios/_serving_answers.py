@@ -6,7 +6,7 @@ The nouns, and what was made of them, go in; fields of a `Result` come out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Final
 
 import numpy as np
@@ -14,18 +14,20 @@ import numpy as np
 from meshwright.base.errors import CollectiveError
 from meshwright.base.parse import get_path, put_path
 from meshwright.base.result import Candidate, Lever, Source
+from meshwright.base.traced import held
 from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.collectives import AUTO
 from meshwright.cost.estimate import compute_formats
-from meshwright.job.expert_load import checked_reads, no_experts
+from meshwright.job.expert_load import RoutedReads, checked_reads, no_experts
+from meshwright.job.routing import checked_reads_of
 from meshwright.job.serve import ServeJob
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import Layouts, table
 from meshwright.layout.placement import group_nodes, instance_size
 from meshwright.layout.rules import Broken
-from meshwright.model.feed_forwards import Experts
 from meshwright.model.model import Model
 from meshwright.scenarios._engine import PLAN_LEFT_OUT
+from meshwright.scenarios._experts_options import expert_layers
 from meshwright.scenarios._serving_table import OUT_OF_POWER, ServeOptions
 from meshwright.scenarios._shared import (
     block_warning,
@@ -44,6 +46,7 @@ from meshwright.system.system import System
 from meshwright.workload.messages import NOT_MODELLED as MESSAGES_LEFT_OUT
 from meshwright.workload.operators import NOT_MODELLED as OPERATORS_LEFT_OUT
 from meshwright.workload.operators import operators
+from meshwright.workload.row_formats import row_format
 
 LEFT_OUT: Final = (
     *OPERATORS_LEFT_OUT,
@@ -54,22 +57,48 @@ LEFT_OUT: Final = (
     "what software adds to an exchange: by formula it is wires alone, a bound; libraries take a multiple at a few KiB",
     "layouts that were not enumerated: only replicas x tp x pp (x ep over the tp ranks) on whole boxes",
 )
+SKEW: Final = "skewed routing"
+ROUTED_LEFT_OUT: Final = (
+    "routing: how a row's choices depend on each other, and rows on rows; layers count at the mean of their loads",
+)
+COPIES_LEFT_OUT: Final = (
+    "prompts on several copies of attention at once: a replica runs one prompt at a time, on one of its copies",
+    "sorting rows by expert, restoring their order and the weighted sum of combine: bytes are counted, not their time",
+    "dispatch and combine beside other work: a layer waits for both",
+)
+_OF_EXPERTS: Final = ("expert_reads", "attention", "dedup", "dispatch", "combine")
+"""Options that ask about experts alone."""
 STAGED_LEFT_OUT: Final = "contention for host memory: devices of a box have no peer-to-peer path and stage through it"
 
 
-def left_out(model: Model, system: System, own: Sequence[str], of_experts: Sequence[str]) -> tuple[str, ...]:
+def left_out(
+    model: Model, system: System, options: ServeOptions, own: Sequence[str], of_experts: Sequence[str]
+) -> tuple[str, ...]:
     """What no serving plan models, what this one does not (`own`), and what a mixture adds (`of_experts`)."""
     experts = of_experts if has_experts(model) else ()
-    return (*LEFT_OUT, *own, *experts, *(() if system.peer_to_peer else (STAGED_LEFT_OUT,)))
+    if isinstance(options.expert_reads, (tuple, RoutedReads)):
+        experts = (*(text for text in experts if not text.startswith(SKEW)), *ROUTED_LEFT_OUT)
+    copies = () if options.layout.get("attention", options.attention) == "replicated" else COPIES_LEFT_OUT
+    return (*LEFT_OUT, *own, *experts, *copies, *(() if system.peer_to_peer else (STAGED_LEFT_OUT,)))
 
 
-def check_experts(model: Model, options: ServeOptions) -> None:
-    """The routing that the user gives is one of this model's layers. Raises JOB007."""
-    layers = [block.feed_forward for block in model.kinds if isinstance(block.feed_forward, Experts)]
-    if not layers and options.expert_reads != "expected":
-        raise no_experts(model.name, "leave --expert-reads out")
-    for layer in layers:
+def checked_experts(model: Model, options: ServeOptions) -> ServeOptions:
+    """The options with a routing that can be that of this model's layers. Raises JOB007, JOB123, MOD020 (formats)."""
+    plain = ServeOptions()
+    layers = {layer: item for layer, (_, item) in expert_layers(model).items()}
+    if not layers:
+        asked = [name for name in _OF_EXPERTS if getattr(options, name) != getattr(plain, name)]
+        if asked:
+            raise no_experts(model.name, f"leave --{asked[0].replace('_', '-')} out")
+        return options
+    for name in (options.dispatch, options.combine):
+        row_format(model, name)
+    for layer in layers.values():
         checked_reads(options.expert_reads, layer.experts, layer.top_k)
+    if not isinstance(options.expert_reads, RoutedReads):
+        return options
+    sizes = {layer: (int(held(item.experts)), int(held(item.top_k))) for layer, item in layers.items()}
+    return replace(options, expert_reads=checked_reads_of(options.expert_reads, sizes, "--expert-reads"))
 
 
 def refuse_if_none_is_valid(layouts: Layouts, broken: Sequence[Broken | None], valid: Any) -> None:
@@ -128,7 +157,7 @@ def _measured_beside(system: System, best: Candidate) -> tuple[str, ...]:
     layout = Layout(**best.layout)
     nodes = int(group_nodes(table([layout]), "tp", system.devices_per_node)[0])
     for group in best.measures["groups"]:
-        if group["operation"] == "all_reduce" and group["basis"] == "formula":
+        if group["operation"] == "all_reduce" and group["axis"] == "tp" and group["basis"] == "formula":
             archived = measured_time("all_reduce", system, nodes, layout.tp, int(group["message_bytes"]))
             if archived is not None and archived.time > group["time_s"]:
                 bound, taken = show_seconds(group["time_s"]), show_seconds(archived.time)
@@ -180,4 +209,9 @@ def sources_used(model: Model, system: System, found: Sequence[Candidate]) -> tu
 
 def degrees_of(best: Candidate) -> str:
     """The options of `fit` that name a candidate's replica."""
-    return " ".join(f"--{axis} {best.layout[axis]}" for axis in ("tp", "pp", "ep"))
+    found = " ".join(f"--{axis} {best.layout[axis]}" for axis in ("tp", "pp", "ep"))
+    if best.layout["dp_replicate"] == 1:
+        return found
+    return f"{found} --layout " + ",".join(
+        f"{name}={best.layout[name]}" for name in ("dp_replicate", "etp", "attention")
+    )

@@ -12,6 +12,8 @@ from meshwright.cost import batching
 from meshwright.cost.estimate import Step, flops, read_bytes, state_bytes, weight_bytes
 from meshwright.job.serve import ServeJob
 from meshwright.layout.layout import fields_of
+from meshwright.layout.ownership import local_samples
+from meshwright.layout.placement import instance_size
 from meshwright.scenarios._serving_batches import BatchTable, within
 from meshwright.scenarios._serving_rows import broken_exclusion, groups, known_cell
 from meshwright.scenarios._shared import reserve_row
@@ -34,8 +36,8 @@ def candidates(system: System, job: ServeJob, table: BatchTable, ranked: list[in
         measures: dict[str, Any] = {name: known_cell(column, row, known=known) for name, column in columns.items()}
         measures["limited_by"] = table.limited_by[row] if table.fits[row] else None
         measures["step_bound"] = bound_by[row] if known else None
-        rows = -(-int(table.running.batch[row]) // int(table.running.micro_batches[row]))
-        measures["groups"] = groups(table.running.step, layout, row, rows) if known else []
+        rows = _rows_of_copy(table, row)
+        measures["groups"] = groups(table.running.step, table.space.layouts, row, rows) if known else []
         found.append(
             Candidate(
                 id=layout.id,
@@ -47,6 +49,12 @@ def candidates(system: System, job: ServeJob, table: BatchTable, ranked: list[in
             )
         )
     return tuple(found)
+
+
+def _rows_of_copy(table: BatchTable, row: int) -> int:
+    """Rows of the largest micro-batch on the fullest copy of attention."""
+    largest = np.array([-(-int(table.running.batch[row]) // int(table.running.micro_batches[row]))])
+    return int(local_samples(largest, table.space.layouts.take([row]))[0])
 
 
 def _columns(table: BatchTable) -> dict[str, Any]:
@@ -117,6 +125,6 @@ def _smallest_that_fits(table: BatchTable) -> str | None:
     if not len(fitting):
         return None
     layouts = table.space.layouts
-    size = layouts.degree("tp")[fitting] * layouts.degree("pp")[fitting]
+    size = instance_size(layouts)[fitting]
     names = [table.space.rows[row].id for row in fitting.tolist()]
     return names[int(order([size, table.running.tpot_s[fitting]], names)[0])]

@@ -9,10 +9,12 @@ import numpy as np
 from meshwright.base.result import Candidate, Excluded
 from meshwright.base.traced import cell
 from meshwright.cost.estimate import Step, estimate_step, flops, read_bytes
+from meshwright.cost.forward_exchange import calls
 from meshwright.cost.money import finish_s, turns
 from meshwright.job.serve import ServeJob
-from meshwright.layout.layout import Layout, fields_of
+from meshwright.layout.layout import fields_of
 from meshwright.layout.layouts import Layouts
+from meshwright.layout.placement import instance_size
 from meshwright.layout.rules import Broken
 from meshwright.model.model import Model
 from meshwright.scenarios._engine import limit_of
@@ -58,7 +60,7 @@ def candidates(  # noqa: PLR0917 - the four nouns and what was made of them
         measures["energy_j"] = energy_j(system, table, measures["last_finish_s"]) if known else None
         measures["sessions_per_s"] = job.sessions / measures["last_finish_s"] if known else None
         measures["fault"] = fault_cells(system, table, faulted, row) if known and faulted is not None else None
-        measures["groups"] = groups(table.first, layout, row, 1) if known else []
+        measures["groups"] = groups(table.first, table.layouts, row, 1) if known else []
         found.append(
             Candidate(
                 id=layout.id,
@@ -110,31 +112,34 @@ def _smallest_that_fits(table: ServingTable) -> str | None:
     fitting = np.flatnonzero(table.fits)
     if not len(fitting):
         return None
-    size = table.layouts.degree("tp")[fitting] * table.layouts.degree("pp")[fitting]
+    size = instance_size(table.layouts)[fitting]
     names = [table.rows[row].id for row in fitting.tolist()]
     return names[int(order([size, table.last_finish_s[fitting]], names)[0])]
 
 
-def groups(step: Step, layout: Layout, row: int, sessions: int) -> list[dict[str, Any]]:
-    """The exchanges of a candidate whose steps have `sessions` rows: algorithm, rounds, time of one, calls a step."""
-    tp, pp = layout.tp, layout.pp
+def groups(step: Step, layouts: Layouts, row: int, sessions: int) -> list[dict[str, Any]]:
+    """The exchanges of a candidate whose steps have `sessions` rows a copy of attention: algorithm, time, calls a step.
+
+    message_bytes: of these rows, each once.
+    """
     found: list[dict[str, Any]] = []
+    one = layouts.take([row])
     for message, exchange in step.exchanges:
-        calls = pp - 1 if message.boundary else message.count * (tp > 1)
+        times = int(calls(message, one)[0])
         measured = exchange.measured[row]
         entry = {
             "axis": message.axis,
             "operation": message.operation,
             "after": message.after,
-            "ranks": 2 if message.boundary else tp,
+            "ranks": 2 if message.boundary else int(one.degree(message.axis)[0]),
             "algorithm": str(exchange.algorithm[row]),
             "rounds": cell(exchange.rounds, row),
             "message_bytes": message.per_row_bytes * sessions,
-            "calls_per_step": calls,
+            "calls_per_step": times,
             "time_s": cell(exchange.seconds, row),
             "basis": str(exchange.basis[row]),
             "archived_bytes": None if measured is None else measured.size,
             "platform": None if measured is None else measured.platform,
         }
-        found += [entry] if calls else []
+        found += [entry] if times else []
     return found

@@ -18,10 +18,10 @@ from meshwright.cost.estimate import Assumptions, Step, WeightReads, estimate_st
 from meshwright.cost.memory import Ledger
 from meshwright.cost.memory_even import Shards
 from meshwright.cost.reserve import Reserve, ReserveRule
-from meshwright.job.expert_load import ExpertReads
+from meshwright.job.expert_load import ExpertReads, RoutedReads
 from meshwright.job.faults import Fault
 from meshwright.job.serve import ServeJob
-from meshwright.layout.layout import Layout
+from meshwright.layout.layout import AttentionCopies, Layout
 from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.placement import instance_size, instances
 from meshwright.layout.rules import Broken, first_broken, head_counts
@@ -33,10 +33,13 @@ from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, has_experts, small
 from meshwright.search.candidates import combinations, divisors
 from meshwright.system.system import System
 from meshwright.workload.batches import decode
+from meshwright.workload.expert_batches import Dedup
 from meshwright.workload.operators import FormChoice
 
 Objective: TypeAlias = Literal["cost", "latency", "throughput"]
 SEARCHED: Final = ("replicas", "tp", "pp", "ep", "etp")
+_OF_EXPERTS: Final = ("dp_replicate", "attention")
+Attention: TypeAlias = Literal["replicated", "data_parallel", "any"]
 OUT_OF_POWER: Final = "LAY021"
 _MOST_ROWS: Final = 200_000
 
@@ -48,21 +51,28 @@ class ServeOptions:
     objective: `cost` (device-seconds per on-time session), `latency` (last finish) or `throughput` (sessions a
     second); None takes cost with a deadline, latency without. Of a continuous batch: `cost` (device-seconds per token),
     `latency` (seconds between tokens) or `throughput` (tokens a second), and None takes cost.   all_reduce_time:
-    seconds of one all_reduce in every group, in place of the algorithm's.   expert_reads: experts that the rows of a
-    step read.   attention_form: of latent attention.   prefill: of a continuous batch, whether prompts are cached when
-     their sessions arrive (as under fifo), or computed between the steps of the replica that decodes them.
-     power_budget, power_base: watts of all boxes together, and of what draws beside them.   fault: one part that stops,
-     reported beside the plan.   flips: whether they are searched.   workspace: bytes kept free on every device
-     (assumed).   reserve: computes and itemises them instead.   shards: the form of the ledger, as in fit; how a step
-     reads weights is `weight_reads`.   engine: whose rules the layouts must keep, and whose pool keeps memory in place
-     of `workspace` and `reserve`.   layout: fixed fields, the rest is searched.
+    seconds of one all_reduce in every group, in place of the algorithm's.   attention: `replicated` has one copy of
+    attention a replica, or as many with the same rows as `layout` fixes by dp_replicate; `data_parallel` several that
+    have sessions of their own and share the experts; `any` searches one copy and several.   expert_reads: experts that
+    the rows of a step read.   dedup: how rows are sent to experts of other copies; dispatch, combine: formats of the
+    rows sent and returned.   attention_form: of latent attention.   prefill: of a continuous batch, whether prompts are
+    cached when their sessions arrive (as under fifo), or computed between the steps of the replica that decodes them.
+    power_budget, power_base: watts of all boxes together, and of what draws beside them.   fault: one part that stops,
+    reported beside the plan.   flips: whether they are searched.   workspace: bytes kept free on every device
+    (assumed).   reserve: computes and itemises them instead.   shards: the form of the ledger, as in fit; how a step
+    reads weights is `weight_reads`.   engine: whose rules the layouts must keep, and whose pool keeps memory in place
+    of `workspace` and `reserve`.   layout: fixed fields, the rest is searched.
     """
 
     objective: Objective | None = None
     all_reduce: str = "auto"
     all_reduce_time: Seconds | None = None
     weight_reads: WeightReads = "strict"
+    attention: Attention = "replicated"
     expert_reads: ExpertReads = "expected"
+    dedup: Dedup = "rank"
+    dispatch: str = "plain"
+    combine: str = "plain"
     attention_form: FormChoice = "by_phase"
     prefill: Literal["cached", "between_steps"] = "cached"
     workspace: Bytes = WORKSPACE
@@ -90,12 +100,15 @@ class ServeOptions:
             weight_reads=self.weight_reads,
             expert_reads=self.expert_reads,
             attention_form=self.attention_form,
+            dedup=self.dedup,
+            dispatch=self.dispatch,
+            combine=self.combine,
         )
 
     @property
     def prompt_assumptions(self) -> Assumptions:
         """The same for a prompt: a number of experts is that of a decode step, and says nothing of so many rows."""
-        stated = not isinstance(self.expert_reads, (str, tuple))
+        stated = not isinstance(self.expert_reads, (str, tuple, RoutedReads))
         return replace(self.assumptions, expert_reads="expected") if stated else self.assumptions
 
 
@@ -193,7 +206,7 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
 
 def space(model: Model, system: System, options: ServeOptions) -> Space:
     """The layouts to look at. Raises LAY002 (devices), LAY012 (axis), LAY013 (too many), SYS011 (power)."""
-    layouts = _enumerate(model, system, options.layout)
+    layouts = _enumerate(model, system, options)
     nodes = min(system.nodes, powered_nodes(system, options))
     room = instances(instance_size(layouts), nodes, system.devices_per_node)
     broken = tuple(_with_devices(model, system, layouts, room, options))
@@ -273,39 +286,56 @@ def one_step_s(model: Model, system: System, layouts: Layouts, job: ServeJob, op
     return cell(step.total_s, 0)
 
 
-def _enumerate(model: Model, system: System, fixed: Mapping[str, Any]) -> Layouts:
-    """tp over the divisors of the heads and of the devices; pp up to the layers; ep over the divisors of tp."""
-    foreign = [name for name in fixed if name not in SEARCHED and fixed[name] != getattr(Layout(), name)]
+def _enumerate(model: Model, system: System, options: ServeOptions) -> Layouts:
+    """tp over the divisors of the heads and of the devices; pp up to the layers; ep over the divisors of tp.
+
+    With copies of attention, ep over those of dp_replicate x tp. What ep leaves of these ranks, etp cuts.
+    """
+    fixed, sparse = options.layout, has_experts(model)
+    placed = (*SEARCHED, *_OF_EXPERTS) if sparse else SEARCHED
+    foreign = [name for name in fixed if name not in placed and fixed[name] != getattr(Layout(), name)]
     if foreign:
-        cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan serve places {', '.join(SEARCHED)}"
+        cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan serve places {', '.join(placed)}"
+        if foreign[0] in _OF_EXPERTS:
+            raise LayoutError(12, cause, f"leave {foreign[0]} out: replicas of a dense model have nothing to share")
         raise LayoutError(12, cause, f"leave {foreign[0]} out: it has no time model for serving yet")
     heads = max(head_counts(model), default=1)
     degrees = sorted({*divisors(heads), *divisors(system.devices)})
-    sparse = has_experts(model)
+    attention: Attention = fixed.get("attention", options.attention)
     axes = {
         "tp": _tried(fixed, "tp", [degree for degree in degrees if degree <= system.devices]),
         "pp": _tried(fixed, "pp", list(range(1, min(model.layers, system.devices) + 1))),
         "ep": _tried(fixed, "ep", degrees if sparse else [1]),
+        "dp_replicate": _tried(fixed, "dp_replicate", _copies(system, attention)),
     }
     made = combinations(axes, lambda rows: _keep(rows, system, fixed))
     if not len(made["tp"]):
-        least = min(axes["tp"]) * min(axes["pp"])
+        least = min(axes["tp"]) * min(axes["pp"]) * min(axes["dp_replicate"])
         asked = ", ".join(f"{name}={value}" for name, value in fixed.items())
         cause = f"--layout {asked} needs {least} devices, and {system.name} has {system.devices}"
         nearest = smaller_degree(model, system, int(fixed.get("pp", 1)))
         raise LayoutError(2, cause, f"{nearest}, or more boxes (--on 'ID xN')")
-    etp = maximum(made["tp"] // made["ep"], 1) if sparse else np.ones(len(made["tp"]), dtype=np.int64)
+    ranks = made["tp"] * made["dp_replicate"]
+    etp = maximum(ranks // made["ep"], 1) if sparse else np.ones(len(ranks), dtype=np.int64)
     made["etp"] = np.full(len(etp), fixed["etp"]) if "etp" in fixed else etp
-    return columns(made)
+    own: AttentionCopies = "replicated" if attention == "replicated" else "data_parallel"
+    return columns(made).changed({"attention": np.where(made["dp_replicate"] > 1, own, "replicated").astype(object)})
+
+
+def _copies(system: System, attention: Attention) -> list[int]:
+    """Copies of attention in a replica."""
+    several = [count for count in divisors(system.devices) if count > 1]
+    return {"replicated": [1], "data_parallel": several or [1], "any": [1, *several]}[attention]
 
 
 def _keep(rows: Mapping[str, Ints], system: System, fixed: Mapping[str, Any]) -> Bools:
-    """Instances no larger than the system, and ep a divisor of tp; what the user fixed is kept, to be judged."""
-    size = rows["tp"] * rows["pp"]
-    if len(size) > _MOST_ROWS * 50:
-        raise LayoutError(13, f"{len(size)} layouts are too many to list", "fix some of them with --layout")
+    """Instances no larger than the system, and ep a divisor of their tp and copies; what the user fixed is kept."""
+    ranks = rows["tp"] * rows["dp_replicate"]
+    if len(ranks) > _MOST_ROWS * 50:
+        raise LayoutError(13, f"{len(ranks)} layouts are too many to list", "fix some of them with --layout")
+    size = ranks * rows["pp"]
     kept = (size <= system.devices) | np.full(len(size), "tp" in fixed and "pp" in fixed)
-    spread = rows["tp"] % rows["ep"] == 0
+    spread = ranks % rows["ep"] == 0
     return kept & (spread | np.full(len(size), "ep" in fixed))
 
 

@@ -25,7 +25,6 @@ from meshwright.scenarios._experts_options import (
     checked_options,
     expert_layers,
     layout_of,
-    row_bytes,
 )
 from meshwright.scenarios._experts_rows import WAYS, Layer, LayerRow, Setting, layer_of, merges_of
 from meshwright.scenarios._shared import sources_of, stated_model, stated_system
@@ -33,6 +32,7 @@ from meshwright.scenarios._topology_links import link_name
 from meshwright.scenarios.fit import check_layout
 from meshwright.system.fabric import system_fabric
 from meshwright.workload.routing import is_drawn, record_bytes
+from meshwright.workload.row_formats import row_format_bytes
 
 if TYPE_CHECKING:
     from meshwright.model.feed_forwards import Experts
@@ -204,8 +204,8 @@ def _totals(model: Model, options: ExpertsOptions, mixture: Experts, rows: list[
         "mean_distinct_experts": float(np.mean([row.distinct_experts for row in rows])),
         "expected_distinct_experts": sum(row.expected_distinct_experts for row in rows) / len(rows),
         "weight_bytes": sum(row.weight_bytes for row in rows),
-        "dispatch_row_bytes": row_bytes(model, options.dispatch),
-        "combine_row_bytes": row_bytes(model, options.combine),
+        "dispatch_row_bytes": row_format_bytes(model, options.dispatch),
+        "combine_row_bytes": row_format_bytes(model, options.combine),
         "record_uint16_bytes": record_bytes(options.tokens, len(rows), mixture.top_k, 2),
         "record_int32_bytes": record_bytes(options.tokens, len(rows), mixture.top_k, 4),
         "busiest_over_mean": max(row.busiest_over_mean for row in rows),
@@ -219,7 +219,7 @@ def _exchanges(setting: Setting, found: list[Layer], fabric: Fabric | None) -> t
     if fabric is None:
         return ()
     model, options = setting.model, setting.options
-    out, back = row_bytes(model, options.dispatch), row_bytes(model, options.combine)
+    out, back = row_format_bytes(model, options.dispatch), row_format_bytes(model, options.combine)
     rows: list[ExchangeRow] = []
     for name in WAYS:
         ways = [item.ways[name] for item in found]

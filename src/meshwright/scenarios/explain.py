@@ -37,6 +37,7 @@ NOT_MODELLED: Final = (
     "counts: the layers of a rank, and the micro-batches that a schedule keeps in flight, stand as numbers",
 )
 _SEARCHED: Final = ("replicas", "tp", "pp", "ep", "etp")
+_OF_COPIES: Final = ("dp_replicate", "attention")
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 _CLOSE: Final = 1e-9
 _WITHOUT_FORMULA: Final = {
@@ -135,7 +136,10 @@ def _fit(document: Document, _layout: Document | None) -> Result:
 def _plan_serve(document: Document, layout: Document | None) -> Result:
     """The plan of one layout only; flips, which are found by search, are left out."""
     inputs = document["inputs"]
-    fixed = inputs["layout"] if layout is None else {name: layout[name] for name in _SEARCHED}
+    fixed = inputs["layout"]
+    if layout is not None:
+        names = _SEARCHED if layout["dp_replicate"] == 1 else (*_SEARCHED, *_OF_COPIES)
+        fixed = {name: layout[name] for name in names}
     stated: dict[str, Any] = {**inputs["options"], "flips": "none", "layout": {}}
     options = traced_noun(rebuild(ServeOptions, stated, "inputs.options"), "options", given)
     object.__setattr__(options, "layout", traced_noun(fixed, "layout", given))

@@ -14,12 +14,13 @@ from meshwright.job.expert_load import no_experts
 from meshwright.layout.layouts import table
 from meshwright.layout.ownership import fullest_sizes, placement
 from meshwright.model.model import Model, parameter_bytes
-from meshwright.scenarios._experts_options import ExpertsOptions, checked_options, expert_layers, layout_of, row_bytes
+from meshwright.scenarios._experts_options import ExpertsOptions, checked_options, expert_layers, layout_of
 from meshwright.scenarios._experts_rows import Merge, merges_of
 from meshwright.scenarios._shared import check_resident
 from meshwright.scenarios.fit import check_layout
 from meshwright.scenarios.inspect import cached_bytes
 from meshwright.system.system import System
+from meshwright.workload.row_formats import row_format_bytes
 
 if TYPE_CHECKING:
     from meshwright.model.tensors import Tensor
@@ -90,7 +91,7 @@ def replicated_attention(  # noqa: PLR0917 - two nouns, degrees and a batch
         all_kv_bytes=cached * ranks,
         request_kv_bytes=request,
         kv_copies=cached * ranks / max(1, request),
-        row_bytes=int(row_bytes(model, combine)),
+        row_bytes=int(row_format_bytes(model, combine)),
         merges=merges,
         sent_bytes=sent,
         all_sent_bytes=sent * ranks,

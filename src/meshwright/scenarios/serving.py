@@ -21,7 +21,7 @@ from meshwright.job.serve import ServeJob, checked, foreign
 from meshwright.model.model import Model
 from meshwright.scenarios._engine import PLAN_MEMORY, for_engine
 from meshwright.scenarios._serving_answers import (
-    check_experts,
+    checked_experts,
     common_fields,
     degrees_of,
     hardware_levers,
@@ -64,7 +64,7 @@ def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOption
     job = checked(job)
     check_resident(model, job.sessions, job.last_position, options.workspace)
     check_choice(options.all_reduce)
-    check_experts(model, options)
+    options = checked_experts(model, options)
     engine = None if options.engine is None else options.engine.name
     if job.discipline == "continuous":
         return for_engine(plan_batches(model, system, job, options), engine, PLAN_MEMORY)
@@ -89,7 +89,7 @@ def _plan_in_turn(model: Model, system: System, job: ServeJob, options: ServeOpt
         flips=flips(model, system, job, chosen, table) if chosen.flips == "search" and table.valid.any() else (),
         sensitivity=() if best is None else _sensitivity(model, system, job, chosen, table, ranked, best),
         warnings=warnings_of(model, system, job, chosen, best, found),
-        not_modelled=left_out(model, system, FIFO_LEFT_OUT, (EXPERTS_LEFT_OUT,)),
+        not_modelled=left_out(model, system, chosen, FIFO_LEFT_OUT, (EXPERTS_LEFT_OUT,)),
         sources=sources_used(model, system, found),
         basis=_BASIS | reserve_basis(table.reserve, "candidates[].memory"),
         body={"curves": _curves(system, job, chosen, table, ranked)} if job.deadline_from is not None else {},

@@ -148,7 +148,7 @@ def tp_scaling(
 
 def exchanges_per_step(model: Model) -> int:
     """all_reduce calls of one forward step under tp > 1. Source: chapter "Supernodes", section 6.2.2."""
-    return sum(message.count for message in messages(model))
+    return sum(message.count for message in messages(model) if message.where in {"always", "together"})
 
 
 def concurrent_requests(cards: int, cards_per_instance: int) -> int:

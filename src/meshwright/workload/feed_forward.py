@@ -13,6 +13,7 @@ import numpy as np
 from meshwright.base.numbers import minimum
 from meshwright.base.result import Basis
 from meshwright.base.traced import formula, opaque, stated, values
+from meshwright.job.expert_load import RoutedReads
 from meshwright.model.feed_forwards import Experts, FeedForward
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def expert_load(experts: int, top_k: int, groups: Ints, rows: Floats, reads: Exp
     busiest in the end has at least that: exact for one row or one group, above the even share otherwise.
     """
     if isinstance(reads, tuple):
-        return _chosen_load(reads, top_k, groups, rows)
+        return chosen_load(picked(reads, top_k)[None], int(top_k), groups, rows)
+    assert not isinstance(reads, RoutedReads), "a routing has layers: `routed_load` knows them"
     busiest = _busiest(experts, top_k, groups)
     held = experts / groups
     read = minimum(busiest + (held - busiest) * covered_share(experts, top_k, rows, reads), held)
@@ -87,26 +89,48 @@ def _busiest(experts: int, top_k: int, groups: Ints) -> Floats:
     return np.array([busiest_share(experts, top_k, count) for count in distinct.tolist()])[place]
 
 
-def _chosen_load(choices: tuple[float, ...], top_k: int, groups: Ints, rows: Floats) -> tuple[Floats, Floats]:
-    """`expert_load` when expert e is among a row's `top_k` in proportion to `choices`: the fullest group's expectation.
+def chosen_load(likely: Floats, top_k: int, groups: Ints, rows: Floats) -> tuple[Floats, Floats]:
+    """`expert_load` when a row chooses each expert so `likely`, [layers, experts]: the fullest group's expectation.
 
-    A group holds neighbouring experts. One row always finds ceil(top_k / groups) of its experts on some group.
+    A group holds neighbouring experts. One row always finds ceil(top_k / groups) of its experts on some group. Of
+    several layers the mean: of each one's fullest group.
     """
-    likely = picked(choices, top_k)
     columns = np.broadcast_arrays(values(groups), values(rows))
     pairs, place = np.unique(np.stack(columns), axis=1, return_inverse=True)
     read = np.zeros(pairs.shape[1])
     visits = np.zeros(pairs.shape[1])
     for column, (count, tokens) in enumerate(pairs.T.tolist()):
-        owners = np.arange(len(likely)) // -(-len(likely) // int(count))
-        found = np.bincount(owners, weights=found_by(likely, tokens))
-        read[column] = max(float(found.max()), -(-top_k // count))
-        visits[column] = max(float(np.bincount(owners, weights=likely).max()) * tokens, read[column])
+        found = by_group(found_by(likely, tokens), int(count)).max(axis=1)
+        most = by_group(likely, int(count)).max(axis=1) * tokens
+        read[column] = np.maximum(found, -(-top_k // count)).mean()
+        visits[column] = np.maximum(most, np.maximum(found, -(-top_k // count))).mean()
+    return _told(read, visits, place.reshape(-1), groups)
+
+
+def dealt_load(experts: int, top_k: int, groups: Ints, rows: Floats) -> tuple[Floats, Floats]:
+    """`expert_load` when rows are dealt to experts in turn: on the first group, which has as many as any."""
+    columns = np.broadcast_arrays(values(groups), values(rows))
+    pairs, place = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    held, (each, more) = experts // pairs[0], np.divmod(pairs[1] * top_k, experts)
+    visits = each * held + np.minimum(more, held)
+    return _told(np.minimum(visits, held) * 1.0, visits * 1.0, place.reshape(-1), groups)
+
+
+def _told(read: Floats, visits: Floats, place: Ints, groups: Ints) -> tuple[Floats, Floats]:
     told = {"basis": Basis.FORMULA.value, "source": "expected from the given choices of each expert"}
     return (
-        stated(read[place.reshape(-1)], groups, "experts_read", **told),
-        stated(visits[place.reshape(-1)], groups, "expert_visits", **told),
+        stated(read[place], groups, "experts_read", **told),
+        stated(visits[place], groups, "expert_visits", **told),
     )
+
+
+def by_group(each: Floats, groups: int) -> Floats:
+    """[layers, groups]: sums over neighbouring experts, as many in every group."""
+    layers, experts = each.shape
+    size = -(-experts // groups)
+    found = np.zeros((layers, groups * size))
+    found[:, :experts] = each
+    return found.reshape(layers, groups, size).sum(axis=2)
 
 
 def picked(choices: tuple[float, ...], top_k: int) -> Floats:

@@ -19,10 +19,11 @@ from meshwright.cli.options import (
     system_options,
 )
 from meshwright.cli.show import check_files, show, write_file
-from meshwright.scenarios._experts_options import ROW_FORMATS, Attention, ExpertsOptions
+from meshwright.scenarios._experts_options import Attention, ExpertsOptions
 from meshwright.scenarios.experts import experts
 from meshwright.search.assign import METHODS
 from meshwright.workload.expert_batches import Dedup
+from meshwright.workload.row_formats import ROW_FORMATS
 
 _ROUTING = "uniform, even, zipf:S, counts:8x64, or a file: a recorded trace or counts."
 _FORMATS = click.Choice(ROW_FORMATS)

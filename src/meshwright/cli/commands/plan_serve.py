@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import click
 
@@ -24,12 +24,18 @@ from meshwright.cli.options import (
     workspace_option,
 )
 from meshwright.cli.show import show
-from meshwright.job.expert_load import read_expert_reads
 from meshwright.job.faults import read_fault
+from meshwright.job.routing import read_expert_reads
 from meshwright.job.serve import ServeJob, read_deadline
+from meshwright.scenarios._serving_table import Attention
 from meshwright.scenarios.serving import ServeOptions, plan_serve
+from meshwright.workload.expert_batches import Dedup
+from meshwright.workload.row_formats import ROW_FORMATS
 
 _JOB: Final = ("sessions", "context", "new_tokens", "on_time", "discipline", "ttft", "tpot", "concurrency")
+
+_FORMATS: Final = click.Choice(ROW_FORMATS)
+_READS: Final = "expected, full, a number, or a routing: uniform, even, zipf:S, counts:8x64, a file."
 
 
 @click.command("serve")
@@ -50,7 +56,19 @@ _JOB: Final = ("sessions", "context", "new_tokens", "on_time", "discipline", "tt
     help="One at a time, or batched [continuous with --ttft, --tpot or --concurrency, else fifo].",
 )
 @click.option("--prefill", type=click.Choice(["cached", "between-steps"]), default="cached", show_default=True)
-@click.option("--expert-reads", default="expected", show_default=True, help="expected, full, a number, or a file.")
+@click.option(
+    "--attention",
+    type=click.Choice(get_args(Attention)),
+    default="replicated",
+    show_default=True,
+    help="Copies with sessions of their own that share the experts: data_parallel, or any number.",
+)
+@click.option("--expert-reads", default="expected", show_default=True, help=_READS)
+@click.option(
+    "--dedup", type=click.Choice(get_args(Dedup)), default="rank", show_default=True, help="One row a token to each."
+)
+@click.option("--dispatch", type=_FORMATS, default="plain", show_default=True, help="Format of rows sent to experts.")
+@click.option("--combine", type=_FORMATS, default="plain", show_default=True, help="Format of the rows returned.")
 @form_option
 @click.option("--all-reduce", default="auto", show_default=True, help="auto, measured, or an algorithm by name.")
 @click.option("--all-reduce-time", default=None, help="Seconds of one all_reduce in every group, as in 12us.")
