@@ -11,10 +11,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from meshwright.model.feed_forwards import Experts
+from meshwright.model.mixers import LatentAttention
+from meshwright.model.tensors import Dim, Tensor
 
 if TYPE_CHECKING:
+    from meshwright.model.mixers import Mixer
     from meshwright.model.model import Model
-    from meshwright.model.tensors import Tensor
 
 TrainingOperation: TypeAlias = Literal["all_reduce", "merge", "all_to_all", "ring"]
 """`merge`: of rows that routed experts worked on. An all_reduce where the experts lie among tp ranks, which hold the
@@ -82,13 +84,27 @@ def training_messages(model: Model) -> tuple[TrainingMessage, ...]:
 
 def _layer(model: Model, kind: int) -> list[TrainingMessage]:
     block, layer = model.kinds[kind], model.kinds[kind].feed_forward
-    state = tuple(item.tensor for item in block.mixer.token_state())
     last: TrainingOperation = "merge" if isinstance(layer, Experts) and layer.shared is None else "all_reduce"
     return [
         TrainingMessage(operation="all_reduce", axis="tp", place=kind, after="mixer", row_elements=model.hidden),
         TrainingMessage(operation=last, axis="tp", place=kind, after="feed_forward", row_elements=model.hidden),
-        TrainingMessage(operation="ring", axis="cp", place=kind, after="attention", state=state, backward=2),
+        TrainingMessage(
+            operation="ring", axis="cp", place=kind, after="attention", state=_passed(block.mixer), backward=2
+        ),
     ]
+
+
+def _passed(mixer: Mixer) -> tuple[Tensor, ...]:
+    """What a ring hands on of a position: what is cached of it, or of latent attention the keys and values made of it.
+
+    So no rank makes those of positions that it does not own. Source: Megatron-Core, MultiLatentAttention under context
+    parallelism: entered from general knowledge, to be checked.
+    """
+    if not isinstance(mixer, LatentAttention):
+        return tuple(item.tensor for item in mixer.token_state())
+    widths = {"key": mixer.nope_dim + mixer.rope_dim, "value": mixer.value_dim}
+    dims = {name: Dim(role="heads", size=mixer.heads * width, grain=width) for name, width in widths.items()}
+    return tuple(Tensor(name=name, part="kv_cache", dims=(dim,)) for name, dim in dims.items())
 
 
 def _ends(model: Model) -> list[TrainingMessage]:
