@@ -9,6 +9,7 @@ keys are copied beside the shared rotary part, and values stay a view of that te
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.model.tensors import Dim
@@ -23,7 +24,8 @@ def latent_saved(made: Maker, mixer: LatentAttention) -> tuple[list[Saved], tupl
     found: list[Saved] = []
     if mixer.query_rank is not None:
         found += _norm(made, "q_a_layernorm", mixer.query_rank, "q_b_proj")
-    found += _norm(made, "kv_a_layernorm", mixer.kv_rank, "kv_b_proj")
+    read, *normed = _norm(made, "kv_a_layernorm", mixer.kv_rank, "kv_b_proj")
+    found += [_whole_row(made, mixer, read), *normed]
 
     def kept(name: str, dim: Dim, *, core: bool = False, operator: str = "attention") -> Saved:
         return made.kept(name, operator, (dim,), "product_input", "attention", core=core)
@@ -79,6 +81,14 @@ def _norm(made: Maker, name: str, size: int, product: str) -> tuple[Saved, ...]:
     """A norm of a low-rank row, and its output, which the product after it takes."""
     row = Dim(role="latent", size=size)
     return made.norm(f"self_attn.{name}", row, (), f"self_attn.{name}.input", f"self_attn.{product}")
+
+
+def _whole_row(made: Maker, mixer: LatentAttention, read: Saved) -> Saved:
+    """What the norm reads: a view of the row with its rotary part, unless it is copied into fp32."""
+    if read.bits != made.plain:
+        return read
+    wide = Dim(role="latent", size=mixer.kv_rank + mixer.rope_dim)
+    return replace(read, tensor=replace(read.tensor, dims=(*read.tensor.dims[:-1], wide)))
 
 
 def _row(made: Maker, name: str, dim: Dim) -> Saved:
