@@ -17,6 +17,7 @@ from meshwright.cost.training_activations import activation_columns
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
 from meshwright.model.feed_forwards import Experts
+from meshwright.model.mixers import LatentAttention
 from meshwright.model.reader import read_config
 from tests.oracle.saved_tensors import kept_bytes
 from tests.oracle.transformers_models import seeded
@@ -77,7 +78,8 @@ class Run:
 def _rotary_tables(run: Run) -> int:
     """cos and sin of every position, made once and kept by every layer's rotation alike."""
     share = 0.25 if run.config["model_type"] == "gpt_neox" else 1
-    width = run.model.kinds[0].mixer.head_dim * share
+    mixer = run.model.kinds[0].mixer
+    width = mixer.rope_dim if isinstance(mixer, LatentAttention) else mixer.head_dim * share
     return int(2 * run.positions * width * run.element_bytes) if run.whole_layers else 0
 
 
@@ -123,11 +125,16 @@ def _fused_projection(run: Run) -> int:
     """Values are a view of query_key_value, whose queries and keys stay with them; eager products copy them."""
     mixer = run.model.kinds[0].mixer
     kept = run.config["model_type"] == "gpt_neox" and run.attention == "sdpa"
-    return 2 * mixer.heads * mixer.head_dim * run.rows * run.element_bytes * len(run.whole_layers) * kept
+    if not kept:
+        return 0
+    return 2 * mixer.heads * mixer.head_dim * run.rows * run.element_bytes * len(run.whole_layers)
 
 
 def _output_copy(run: Run) -> int:
     """Partly rotated queries lie head by head, the CPU kernel's output as they do, and `dense` keeps a copy by rows."""
+    mixer = run.model.kinds[0].mixer
+    if isinstance(mixer, LatentAttention) and run.attention == "sdpa":
+        return mixer.heads * mixer.value_dim * run.rows * run.element_bytes * len(run.whole_layers)
     return _fused_projection(run) // 2
 
 
@@ -262,3 +269,31 @@ def test_a_parallel_residual_shares_the_input_of_both_norms():
     named = sum(difference(run) for difference in DIFFERENCES.values())
     shared = run.rows * run.model.hidden * run.element_bytes * run.model.layers
     assert storages(run) - columns(run) == named - shared
+
+
+LATENT: Final[dict[str, Any]] = {
+    "model_type": "deepseek_v3",
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 40,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 24,
+    "first_k_dense_replace": 3,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": False,
+}
+
+
+@pytest.mark.parametrize("rank", [24, None])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_saved_bytes_of_latent_attention_are_those_of_autograd(dtype, attention, rank):
+    config = {**LATENT, "q_lora_rank": rank}
+    run = Run(config=config, dtype=dtype, attention=attention, recompute="none", samples=3, positions=33)
+    assert_agrees(run)

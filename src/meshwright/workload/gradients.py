@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from meshwright.model.feed_forwards import Dense, Experts, usual_feed_forward
-from meshwright.model.mixers import plain_attention
+from meshwright.model.mixers import LatentAttention, plain_attention
 from meshwright.model.tensors import Dim
 from meshwright.workload.attention import scores
 from meshwright.workload.saved_entries import FP32_BITS, Kernels, Maker, Saved
+from meshwright.workload.saved_latent import latent_gradients
 
 if TYPE_CHECKING:
     from meshwright.model.model import Model
@@ -63,7 +64,10 @@ def _norm(made: Maker) -> tuple[Saved, ...]:
 
 
 def _attention(made: Maker, kind: int) -> Groups:
-    mixer = plain_attention(made.model.kinds[kind].mixer, "saved activations")
+    given = made.model.kinds[kind].mixer
+    if isinstance(given, LatentAttention) and given.top_k is None:
+        return latent_gradients(made, given)
+    mixer = plain_attention(given, "saved activations")
     heads, keys = scores(mixer).dims[0], mixer.token_state()[0].tensor.dims[-1]
     mixed, query = _rows(made, "attention_output", heads), _rows(made, "query", heads)
     key, value = _rows(made, "key", keys), _rows(made, "value", keys)

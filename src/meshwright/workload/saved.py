@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.model.feed_forwards import Dense, Experts, usual_feed_forward
-from meshwright.model.mixers import plain_attention
+from meshwright.model.mixers import LatentAttention, plain_attention
 from meshwright.model.tensors import Dim
 from meshwright.workload.attention import scores
-from meshwright.workload.batches import prefill
-from meshwright.workload.saved_entries import FP32_BITS, INDEX_BITS, Kernels, Maker, Saved
+from meshwright.workload.saved_entries import FP32_BITS, INDEX_BITS, Kernels, Maker, Saved, core_scores
+from meshwright.workload.saved_latent import latent_saved
 
 if TYPE_CHECKING:
     from meshwright.model.model import Model
@@ -123,7 +123,10 @@ def _first_product(layer: Dense | Experts) -> str:
 
 def _attention(made: Maker, kind: int) -> tuple[list[Saved], tuple[Saved, ...]]:
     """What attention keeps, and the inputs of its core that nobody keeps."""
-    mixer = plain_attention(made.model.kinds[kind].mixer, "saved activations")
+    given = made.model.kinds[kind].mixer
+    if isinstance(given, LatentAttention) and given.top_k is None:
+        return latent_saved(made, given)
+    mixer = plain_attention(given, "saved activations")
     heads, keys = scores(mixer).dims[0], mixer.token_state()[0].tensor.dims[-1]
     found: list[Saved] = []
     if mixer.qk_norm != "none":
@@ -139,31 +142,12 @@ def _attention(made: Maker, kind: int) -> tuple[list[Saved], tuple[Saved, ...]]:
     copied = made.kernels.attention == "materialised" and mixer.heads != mixer.kv_heads
     found.append(kept("query", heads))
     found += (kept("key_copies", heads, core=True), kept("value_copies", heads, core=True)) if copied else own
-    found += _scores(made, mixer.heads, mixer.window)
+    found += core_scores(made, mixer.heads, mixer.window)
     if mixer.output_gate:
         gate = ("attention_gate", "attention_mixed")
         found += (made.kept(name, "output_gate", (heads,), "nonlinear", "attention") for name in gate)
     found.append(kept("attention_output", heads, operator="self_attn.o_proj"))
     return found, own if copied else ()
-
-
-def _scores(made: Maker, heads: int, window: int | None) -> list[Saved]:
-    """One number a row (flash), the whole square, or the pairs under the mask.
-
-    Source: transformers 5.24, eager_attention_forward: softmax in fp32, then cast; FlashAttention-2
-    (arXiv:2307.08691), algorithm 1.
-    """
-    count, part = Dim(role="heads", size=heads), "attention"
-    if made.kernels.attention == "flash":
-        return [made.kept("logsumexp", "attention", (count,), "nonlinear", part, bits=FP32_BITS, core=True)]
-    pairs: tuple[Any, Any] = (made.positions * made.positions, made.positions)
-    if made.kernels.attention == "causal_pairs":
-        pairs = (prefill(made.positions).pairs(window), 1)
-    square = Dim(role="positions", size=pairs[0], grain=pairs[1])
-    found = [made.scores("probabilities", "softmax", (count, square), "nonlinear", bits=FP32_BITS)]
-    if made.plain != FP32_BITS:
-        found.append(made.scores("probabilities_cast", "attention", (count, square), "product_input", bits=made.plain))
-    return found
 
 
 def _feed_forward(made: Maker, kind: int) -> list[Saved]:
@@ -198,11 +182,15 @@ def _unit(made: Maker, gated: bool) -> tuple[str, ...]:  # noqa: FBT001 - a shap
 def _router(made: Maker, layer: Experts) -> list[Saved]:
     """Probabilities in fp32; of each visit its expert, its weight, and its place in the order of the experts.
 
-    Source: transformers 5.24, Qwen3MoeTopKRouter and grouped_mm_experts_forward.
+    A router in fp32 keeps its input so. Source: transformers 5.24, Qwen3MoeTopKRouter, DeepseekV3TopkRouter and
+    grouped_mm_experts_forward.
     """
     routes, visits = Dim(role="routes", size=layer.experts), Dim(role="routes", size=layer.top_k)
     order = ("source_rows", "permutation", "inverse_permutation")
+    wide = layer.router_fp32 and made.plain != FP32_BITS
+    read = made.kept("route_input", "mlp.gate", (made.hidden,), "copy", "router", bits=FP32_BITS)
     return [
+        *((read,) if wide else ()),
         made.kept("route_probabilities", "mlp.gate", (routes,), "nonlinear", "router", bits=FP32_BITS),
         made.kept("route_experts", "mlp.gate", (visits,), "index", "router", bits=INDEX_BITS),
         made.routed("route_weights", "mlp.experts.combine", (), "nonlinear", visits=layer.top_k),

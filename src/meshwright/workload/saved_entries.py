@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from meshwright.model.tensors import Dim, Tensor
+from meshwright.workload.batches import prefill
 
 if TYPE_CHECKING:
     from meshwright.model.model import Model
@@ -135,3 +136,22 @@ class Maker:
         if keeper is not None:
             found.append(self.kept(f"{name}.output", keeper, (dim,), "product_input", "norms", product=True))
         return tuple(found)
+
+
+def core_scores(made: Maker, heads: int, window: int | None) -> list[Saved]:
+    """What core attention keeps of pairs: one number a row (flash), the whole square, or the pairs under the mask.
+
+    Source: transformers 5.24, eager_attention_forward: softmax in fp32, then cast; FlashAttention-2
+    (arXiv:2307.08691), algorithm 1.
+    """
+    count, part = Dim(role="heads", size=heads), "attention"
+    if made.kernels.attention == "flash":
+        return [made.kept("logsumexp", "attention", (count,), "nonlinear", part, bits=FP32_BITS, core=True)]
+    pairs: tuple[Any, Any] = (made.positions * made.positions, made.positions)
+    if made.kernels.attention == "causal_pairs":
+        pairs = (prefill(made.positions).pairs(window), 1)
+    square = Dim(role="positions", size=pairs[0], grain=pairs[1])
+    found = [made.scores("probabilities", "softmax", (count, square), "nonlinear", bits=FP32_BITS)]
+    if made.plain != FP32_BITS:
+        found.append(made.scores("probabilities_cast", "attention", (count, square), "product_input", bits=made.plain))
+    return found

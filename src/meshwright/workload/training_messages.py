@@ -11,12 +11,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from meshwright.model.feed_forwards import Experts
+from meshwright.model.mixers import LatentAttention
+from meshwright.model.tensors import Dim, Tensor
 from meshwright.workload.context_split import RING_OF_ZIGZAG, ContextPlan
 
 if TYPE_CHECKING:
+    from meshwright.model.mixers import Mixer
     from meshwright.model.mixers.told import SessionState
     from meshwright.model.model import Model
-    from meshwright.model.tensors import Tensor
 
 TrainingOperation: TypeAlias = Literal["all_reduce", "merge", "all_to_all", "ring", "all_gather", "pass"]
 """`merge`: of rows that routed experts worked on. An all_reduce where the experts lie among tp ranks, which hold the
@@ -121,14 +123,28 @@ def _over_cp(model: Model, kind: int, context: ContextPlan) -> list[TrainingMess
         ]
     else:
         operation: TrainingOperation = "ring" if context.exchange == "ring" else "all_gather"
+        passed = _passed(mixer)
         found.append(
-            TrainingMessage(operation=operation, axis="cp", place=kind, after="attention", state=state, backward=2)
+            TrainingMessage(operation=operation, axis="cp", place=kind, after="attention", state=passed, backward=2)
         )
     if sessions:
         times = context.stretches
         passed = TrainingMessage(operation="pass", axis="cp", place=kind, after="recurrence", sessions=sessions)
         found.append(replace(passed, forward=times, backward=times))
     return found
+
+
+def _passed(mixer: Mixer) -> tuple[Tensor, ...]:
+    """What a ring hands on of a position: what is cached of it, or of latent attention the keys and values made of it.
+
+    So no rank makes those of positions that it does not own. Source: Megatron-Core, MultiLatentAttention under context
+    parallelism: entered from general knowledge, to be checked.
+    """
+    if not isinstance(mixer, LatentAttention) or mixer.top_k is not None:
+        return tuple(item.tensor for item in mixer.token_state())
+    widths = {"key": mixer.nope_dim + mixer.rope_dim, "value": mixer.value_dim}
+    dims = {name: Dim(role="heads", size=mixer.heads * width, grain=width) for name, width in widths.items()}
+    return tuple(Tensor(name=name, part="kv_cache", dims=(dim,)) for name, dim in dims.items())
 
 
 def _ends(model: Model) -> list[TrainingMessage]:
