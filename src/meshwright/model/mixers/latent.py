@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from meshwright.model.formats import Format
+from meshwright.model.mixers._latent_training import latent_training
 from meshwright.model.mixers.told import ALL, MatrixProduct, PairProduct, PositionState, Span
 from meshwright.model.tensors import Dim, Part, Tensor
 
 if TYPE_CHECKING:
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise, Training
     from meshwright.model.mixers.told import Form, Recurrence, SessionState
 
 INDEX_KEY: Final = Format(name="fp8[row]", bits=8, compute="fp8", block=(1, 128), scale_bytes=4)
@@ -131,6 +133,10 @@ class LatentAttention:
     def recurrences(self) -> tuple[Recurrence, ...]:
         """None."""
         return ()
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:  # noqa: ARG002
+        """As `_latent_training` says."""
+        return latent_training(self, hidden, kernel)
 
     def _form(self, form: Form) -> Form:
         """Rows that differ from token to token are read absorbed, in prompts too: source arXiv 2512.02556, 2.1."""

@@ -15,6 +15,7 @@ from meshwright.model.tensors import Tensor
 
 if TYPE_CHECKING:
     from meshwright.model.formats import Format
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise, Training
 
 Form: TypeAlias = Literal["expanded", "absorbed"]
 """Of latent attention: keys and values of every head made from the latent rows that are read, or the matrices that
@@ -154,4 +155,8 @@ class TokenMixer(Protocol):
 
     def recurrences(self) -> tuple[Recurrence, ...]:
         """What turns state of fixed size."""
+        ...
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
+        """What it keeps from forward to backward beside its input, and what its backward holds (see `saving`)."""
         ...
