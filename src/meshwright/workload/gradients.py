@@ -78,8 +78,9 @@ def _dense(made: Maker, layer: Dense, name: str) -> Groups:
 def _experts(made: Maker, layer: Experts) -> Groups:
     width = Dim(role="expert_intermediate", size=layer.intermediate)
 
-    def routed(name: str, dim: Dim) -> Saved:
-        return made.routed(f"mlp.experts.{name}.gradient", "backward", (dim,), "nonlinear", visits=layer.top_k)
+    def routed(name: str, dim: Dim, bits: int | None = None) -> Saved:
+        named = f"mlp.experts.{name}.gradient"
+        return made.routed(named, "backward", (dim,), "nonlinear", visits=layer.top_k, bits=bits)
 
     inner = made.hidden if layer.latent is None else Dim(role="hidden", size=layer.latent)
     output, product, given = routed("output", inner), routed("product", width), routed("input", inner)
@@ -89,5 +90,17 @@ def _experts(made: Maker, layer: Experts) -> Groups:
         "mlp.experts.up_proj": (*unit, given),
         "mlp.experts.act_fn": (product, *unit),
         "mlp.experts.down_proj": (output, product),
+        **_weighed(made, layer, routed("weighed", inner, FP32_BITS), routed("weighed_output", inner, FP32_BITS), output),
         **shared,
     }
+
+
+def _weighed(made: Maker, layer: Experts, *held: Saved) -> Groups:
+    """Route weights in fp32 make the sum over experts one in fp32; the shared expert's backward is over by then.
+
+    Source: transformers 5.24, DeepseekV3MoE and grouped_mm_experts_forward.
+    """
+    if not layer.router_fp32 or made.plain == FP32_BITS:
+        return {}
+    shared = () if layer.shared is None else (_rows(made, "shared_input", made.hidden),)
+    return {"mlp.experts.combine": (*shared, _rows(made, "combined", made.hidden, bits=FP32_BITS), *held)}
