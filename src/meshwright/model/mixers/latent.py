@@ -27,7 +27,8 @@ DeepseekV32IndexerCache, head_dim + head_dim // 128 x 4 bytes a position; SGLang
 class Indexer:
     """Small heads that score every position, so that a token reads the best of them alone.
 
-    Every rank of a tp group scores with all of them: they choose for all its heads.
+    Every rank of a tp group scores with all of them: they choose for all its heads. No gradient goes through the choice
+    (transformers 5.24, DeepseekV32Indexer).
     """
 
     index_heads: int
@@ -113,7 +114,8 @@ class LatentAttention:
         found.append(MatrixProduct(name="self_attn.kv_b_proj", rows="positions" if expanded else "tokens"))
         found.append(MatrixProduct(name="self_attn.o_proj"))
         if self.indexer is not None:
-            found += [MatrixProduct(name=f"self_attn.indexer.{name}") for name in ("wq_b", "wk", "weights_proj")]
+            names = ("wq_b", "wk", "weights_proj")
+            found += [MatrixProduct(name=f"self_attn.indexer.{name}", backward=False) for name in names]
         return tuple(found)
 
     def pair_products(self, form: Form) -> tuple[PairProduct, ...]:
@@ -175,6 +177,7 @@ class LatentAttention:
             scores=_vector("index_query", "attention", _index_heads(indexer)),
             values=_vector("index_mixed", "attention", Dim(role="index_heads", size=0)),
             state=(self._index_key(indexer),),
+            backward=False,
         )
 
 
