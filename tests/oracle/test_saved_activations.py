@@ -17,7 +17,10 @@ from meshwright.cost.training_activations import activation_columns
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
 from meshwright.model.feed_forwards import Experts
+from meshwright.model.mixers import LatentAttention
 from meshwright.model.reader import read_config
+from meshwright.workload.saved import block_saved
+from meshwright.workload.saved_entries import Kernels
 from tests.oracle.saved_tensors import kept_bytes
 from tests.oracle.transformers_models import seeded
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 FAMILIES: Final = ("gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
 MIXTURES: Final = ("mixtral", "qwen3_moe")
+LATENT_FAMILIES: Final = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2")
 KERNELS: Final = {"sdpa": "flash", "eager": "materialised"}
 FORMATS: Final = {"fp32": "float32", "bf16": "bfloat16"}
 TOLERANCE: Final = 0.01
@@ -77,8 +81,11 @@ class Run:
 def _rotary_tables(run: Run) -> int:
     """cos and sin of every position, made once and kept by every layer's rotation alike."""
     share = 0.25 if run.config["model_type"] == "gpt_neox" else 1
-    width = run.model.kinds[0].mixer.head_dim * share
-    return int(2 * run.positions * width * run.element_bytes) if run.whole_layers else 0
+    mixer, wide = run.model.kinds[0].mixer, run.element_bytes
+    if run.config["model_type"] == "deepseek_v2":  # complex numbers of two fp32 for each pair of columns
+        share, wide = 0.5, 4
+    width = (mixer.rope_dim if isinstance(mixer, LatentAttention) else mixer.head_dim) * share
+    return int(2 * run.positions * width * wide) if run.whole_layers else 0
 
 
 def _loss_weight(run: Run) -> int:
@@ -94,8 +101,20 @@ def _group_offsets(run: Run) -> int:
 def _normalised_weights(run: Run) -> int:
     """Route weights divided by their sum keep both in fp32; Mixtral then multiplies in fp32 too."""
     normalised = run.config["model_type"] == "mixtral" or run.config.get("norm_topk_prob", False)
+    normalised = normalised and run.config["model_type"] not in LATENT_FAMILIES
     wide = 4 - run.element_bytes if run.config["model_type"] == "mixtral" else 0
     return sum(run.rows * (4 + 4 * layer.top_k + wide * layer.top_k) for layer in run.mixtures if normalised)
+
+
+def _router_in_fp32(run: Run) -> int:
+    """Weights of the routes stay in fp32; with groups, numbers of the best two of each, of the chosen, and a mask."""
+    total = 0
+    for layer in run.mixtures if run.config["model_type"] in LATENT_FAMILIES else ():
+        total += layer.top_k * (4 - run.element_bytes)
+        if run.config["model_type"] != "deepseek_v2":
+            total += 8 * (2 * run.config["n_group"] + run.config["topk_group"]) + layer.experts
+            total += 4 + 4 * layer.top_k if run.config.get("norm_topk_prob", True) else 0
+    return run.rows * total
 
 
 def _layer_norm_statistics(run: Run) -> int:
@@ -114,6 +133,7 @@ DIFFERENCES: Final[dict[str, Callable[[Run], int]]] = {
     "nll_loss": _loss_weight,
     "grouped_mm": _group_offsets,
     "router": _normalised_weights,
+    "group_limited_router": _router_in_fp32,
     "layer_norm": _layer_norm_statistics,
     "eager_attention_forward": _mask,
 }
@@ -123,11 +143,16 @@ def _fused_projection(run: Run) -> int:
     """Values are a view of query_key_value, whose queries and keys stay with them; eager products copy them."""
     mixer = run.model.kinds[0].mixer
     kept = run.config["model_type"] == "gpt_neox" and run.attention == "sdpa"
-    return 2 * mixer.heads * mixer.head_dim * run.rows * run.element_bytes * len(run.whole_layers) * kept
+    if not kept:
+        return 0
+    return 2 * mixer.heads * mixer.head_dim * run.rows * run.element_bytes * len(run.whole_layers)
 
 
 def _output_copy(run: Run) -> int:
     """Partly rotated queries lie head by head, the CPU kernel's output as they do, and `dense` keeps a copy by rows."""
+    mixer = run.model.kinds[0].mixer
+    if isinstance(mixer, LatentAttention) and run.attention == "sdpa":
+        return mixer.heads * mixer.value_dim * run.rows * run.element_bytes * len(run.whole_layers)
     return _fused_projection(run) // 2
 
 
@@ -143,7 +168,7 @@ def columns(run: Run) -> int:
 
 def storages(run: Run, *, fake: bool = True) -> int:
     """grouped_mm has no kernel for tensors without contents in fp32: those run for real."""
-    real = run.config["model_type"] in MIXTURES and run.dtype == "fp32"
+    real = run.dtype == "fp32" and any(isinstance(block.feed_forward, Experts) for block in run.model.kinds)
     return kept_bytes(
         run.config,
         dtype=run.dtype,
@@ -262,3 +287,77 @@ def test_a_parallel_residual_shares_the_input_of_both_norms():
     named = sum(difference(run) for difference in DIFFERENCES.values())
     shared = run.rows * run.model.hidden * run.element_bytes * run.model.layers
     assert storages(run) - columns(run) == named - shared
+
+
+LATENT: Final[dict[str, Any]] = {
+    "model_type": "deepseek_v3",
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 40,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 24,
+    "first_k_dense_replace": 3,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": False,
+}
+
+
+MIXED: Final[dict[str, Any]] = {
+    **LATENT,
+    "num_hidden_layers": 2,
+    "first_k_dense_replace": 1,
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "n_group": 4,
+    "topk_group": 2,
+    "n_shared_experts": 1,
+    "index_topk": 8,
+    "index_n_heads": 2,
+    "index_head_dim": 16,
+}
+
+
+def latent_run(config: dict[str, Any], dtype: str, attention: str, recompute: str = "none") -> Run:
+    return Run(config=config, dtype=dtype, attention=attention, recompute=recompute, samples=3, positions=33)
+
+
+@pytest.mark.parametrize("rank", [24, None])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_saved_bytes_of_latent_attention_are_those_of_autograd(dtype, attention, rank):
+    assert_agrees(latent_run({**LATENT, "q_lora_rank": rank}, dtype, attention))
+
+
+@pytest.mark.parametrize("recompute", ["none", "full", "attention"])
+@pytest.mark.parametrize("family", LATENT_FAMILIES)
+def test_saved_bytes_of_latent_mixtures_after_a_dense_block_are_those_of_autograd(family, recompute):
+    """What routers keep beside probabilities is no small part of so small a layer, and named exactly."""
+    attention = "sdpa" if recompute == "full" else "eager"
+    run = latent_run({**MIXED, "model_type": family}, "bf16", attention, recompute)
+    mine, theirs = columns(run), storages(run)
+    named = sum(difference(run) for difference in DIFFERENCES.values())
+    assert mine + named + sum(difference(run) for difference in APART.values()) == theirs
+
+
+def test_a_sparse_kernel_keeps_the_row_that_all_heads_read_and_the_choice():
+    """Absorbed, a query is as wide as the row; keys and values of heads are never made."""
+    config = {**MIXED, "model_type": "deepseek_v32"}
+    model = read_config({**config, "torch_dtype": "bfloat16"}, "model")
+    columns_of = {
+        item.tensor.name: (item.tensor.dims[-1].size, item.bits)
+        for item in block_saved(model, 0, 33, Kernels(attention="flash")).saved
+    }
+    assert {name: columns_of[name] for name in ("latent_query", "latent_row", "latent_output", "chosen_rows")} == {
+        "latent_query": (4 * (40 + 8), 16),
+        "latent_row": (48, 16),
+        "latent_output": (4 * 40, 16),
+        "chosen_rows": (8, 32),
+    }
+    assert "keys_and_values" not in columns_of

@@ -79,8 +79,10 @@ def model_flops(model: Model, sequence: N, convention: str = OWN) -> N:
     """
     chosen = read_convention(convention)
     rows: Any = 1.0 * sequence
-    scored = [_attention_flops(model, item, sequence, chosen) for item in operators(model)]
-    return _weight_flops(model, rows, chosen) + sum(scored) * chosen.block_passes
+    scored = [
+        _attention_flops(model, item, sequence, chosen) * _passes(item, chosen.block_passes) for item in operators(model)
+    ]
+    return _weight_flops(model, rows, chosen) + sum(scored)
 
 
 @formula
@@ -95,7 +97,7 @@ def trained_flops(model: Model, recipe: Recipe, sequence: N) -> N:
     found: Any = 0
     for item in operators(model):
         frozen = PASSES - 1 if item.weights else PASSES
-        found = found + forward_flops(item, sequence) * item.count * frozen
+        found = found + forward_flops(item, sequence) * item.count * (frozen if item.backward else 1)
         for tensor in item.weights:
             for half in adapters(tensor, recipe):
                 own = replace(item, weights=(half,))
@@ -168,12 +170,17 @@ def _weight_flops(model: Model, rows: Any, convention: Convention) -> Any:
         for item in operators(model):
             if item.weights or item.recurrence is not None:
                 passes = PASSES if item.kind is None else convention.block_passes
-                found = found + forward_flops(item, rows) * item.count * passes
+                found = found + forward_flops(item, rows) * item.count * _passes(item, passes)
         return found
     if convention.blocks == "gpt":
         blocks = matmul_flops(12 * model.layers * model.hidden * model.hidden, rows) * convention.block_passes
         return blocks + matmul_flops(model.vocab * model.hidden, rows) * PASSES
     return matmul_flops(_PARAMETERS[convention.blocks](model), rows) * convention.block_passes
+
+
+def _passes(operator: Operator, passes: int) -> int:
+    """Those of an operator that has no backward are fewer by the two of a backward."""
+    return passes if operator.backward else passes - PASSES + 1
 
 
 def _attention_flops(model: Model, operator: Operator, sequence: Any, convention: Convention) -> Any:

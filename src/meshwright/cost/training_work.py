@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from meshwright.base.numbers import where
 from meshwright.base.traced import named, values
 from meshwright.cost.kept import adapters, in_fp8
 from meshwright.cost.pipelines import added, along_rows
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 EfficiencyKind: TypeAlias = Literal["model_flops", "compute"]
 _PLAIN: Final = ("bf16", "fp16")
-FIELDS: Final = ("tp", "cp", "ep", "etp", "micro_batch", "recompute")
+FIELDS: Final = ("tp", "sp", "cp", "ep", "etp", "micro_batch", "recompute")
 """What the work of a layer depends on."""
 
 
@@ -104,7 +105,10 @@ def _work(  # noqa: PLR0917 - as above
         for run in _runs(model, system, layouts, recipe, sequence, operator, efficiency, context):
             parts = run.parts(each, share)
             for name, part in parts.items():
-                found[name] = added(found[name], column, part)
+                if name == "attention_again_fraction":
+                    found[name][:, column] = np.maximum(found[name][:, column], part)
+                else:
+                    found[name] = added(found[name], column, part)
         if operator.kind is not None:
             least = found["again_fraction"][:, column]
             found["again_fraction"][:, column] = np.minimum(least, share)
@@ -113,23 +117,32 @@ def _work(  # noqa: PLR0917 - as above
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Run:
-    """A product on one rank, forward. trained: its matrix has gradients.   scored: it has no matrix."""
+    """A product on one rank, forward. trained: its matrix has gradients.   scored: it has no matrix.
+
+    backward: gradients go through it at all.
+    """
 
     flops: Floats
     seconds: Floats
     trained: bool
     scored: bool
+    backward: bool
 
     def parts(self, each: Any, share: Any) -> dict[str, Any]:
         """What it adds to `TrainingWork`. each: how often a layer runs it.   share: of them that run again."""
         seconds, flops = self.seconds * each, self.flops * each
-        found = {
+        again = {
             "forward_s": seconds,
-            "input_s": seconds * 2 if self.scored else seconds,
             "repeated_s": seconds * share,
             "forward_flops": flops,
-            "backward_flops": flops * 2 if self.trained or self.scored else flops,
             "repeated_flops": flops * share,
+        }
+        if not self.backward:
+            return again
+        found = {
+            **again,
+            "input_s": seconds * 2 if self.scored else seconds,
+            "backward_flops": flops * 2 if self.trained or self.scored else flops,
         }
         if self.scored:
             return {**found, "attention_s": seconds, "attention_again_fraction": share}
@@ -156,7 +169,9 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
         flops: Any = named(operator_flops(layouts, sequence, item, context), f"{item.name}_flops")
         seconds = _seconds(model, system, layouts, recipe, item, flops, efficiency)
         trained = not scored and (place > 0 or recipe.lora_rank == 0)
-        found.append(_Run(flops=flops, seconds=seconds, trained=trained, scored=scored))
+        found.append(
+            _Run(flops=flops, seconds=seconds, trained=trained, scored=scored, backward=operator.backward)
+        )
     return found
 
 
@@ -165,7 +180,8 @@ def operator_flops(
 ) -> Floats:
     """Forward FLOPs of one run of an operator on one rank, of cp on that which scores most pairs.
 
-    Experts: uniform dropless routing over the ranks of a stage, each of which computes its share of all visits.
+    Experts: uniform dropless routing over the ranks of a stage, each of which computes its share of all visits. Matrices
+    that make low-rank rows are whole on every rank of tp, which multiplies all rows by them, or under sp its own.
     """
     rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
     if operator.scores.dims:
@@ -177,6 +193,8 @@ def operator_flops(
         return matmul_flops(turned, rows)
     sizes: Any = fullest_sizes(operator.weights[0], layouts, "gathered")
     if operator.rows != "routed":
+        if operator.weights[0].dims[0].role == "latent":
+            rows = rows / where(layouts.columns["sp"], layouts.degree("tp"), np.ones(1, dtype=np.int64))
         return matmul_flops(product(sizes) * np.ones(len(layouts)), rows)
     visits = rows * operator.top_k * layouts.degree("etp") / layouts.degree("tp")
     return matmul_flops(product(sizes[1:]) * np.ones(len(layouts)), visits)

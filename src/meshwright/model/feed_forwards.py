@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from meshwright.base.errors import ModelError
 from meshwright.model.tensors import Dim, Part, Tensor
 
 
@@ -138,16 +137,6 @@ class Linear:
 
 
 FeedForward: TypeAlias = Dense | Experts | NoFeedForward | Linear
-
-
-def usual_feed_forward(layer: FeedForward, question: str) -> Dense | Experts:
-    """The layer, where it is dense or a mixture in the model's width. Raises MOD040 otherwise."""
-    if isinstance(layer, Dense) or (isinstance(layer, Experts) and layer.latent is None):
-        return layer
-    named = "experts in a latent space"
-    if not isinstance(layer, Experts):
-        named = "a block without a feed-forward" if isinstance(layer, NoFeedForward) else "one matrix in its place"
-    raise ModelError(40, f"{question} of {named} are not modelled", "inspect, fit and plan serve take this model")
 
 
 def _projections(width: Dim, plain: Dim, *, gated: bool) -> dict[str, tuple[Dim, Dim]]:

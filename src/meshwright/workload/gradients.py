@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from meshwright.model.feed_forwards import Dense, Experts, usual_feed_forward
-from meshwright.model.mixers import plain_attention
+from meshwright.model.feed_forwards import Dense, Experts
 from meshwright.model.tensors import Dim
-from meshwright.workload.attention import scores
 from meshwright.workload.saved_entries import FP32_BITS, Kernels, Maker, Saved
 
 if TYPE_CHECKING:
+    from meshwright.model.feed_forwards import FeedForward
     from meshwright.model.model import Model
 
 Groups: TypeAlias = dict[str, tuple[Saved, ...]]
@@ -24,13 +23,13 @@ Groups: TypeAlias = dict[str, tuple[Saved, ...]]
 def block_gradients(model: Model, kind: int, positions: Any, kernels: Kernels) -> tuple[Groups, Groups]:
     """Of the half with the mixer, and of that with the feed-forward; the residual's gradient is in each group."""
     made = Maker(model=model, positions=positions, kernels=kernels)
-    layer = usual_feed_forward(model.kinds[kind].feed_forward, "saved activations")
-    norm = {"norm": _norm(made)} if model.kinds[kind].norms else {}
-    own = _dense(made, layer, "mlp") if isinstance(layer, Dense) else _experts(made, layer)
-    residual = _rows(made, "residual", made.hidden)
+    block, residual = model.kinds[kind], _rows(made, "residual", made.hidden)
+    norm = {"norm": _norm(made)} if block.norms else {"norm": ()}
+    told = block.mixer.training(model.hidden, kernels.attention, kernels.elementwise).gradients
+    of_mixer = {name: tuple(made.told(held)) for name, held in told.items()}
     mixer, feed_forward = (
         {name: (residual, *held) for name, held in groups.items()}
-        for groups in ({**norm, **_attention(made, kind)}, {**norm, **own})
+        for groups in ({**norm, **of_mixer}, {**norm, **_feed_forward(made, block.feed_forward)})
     )
     return mixer, feed_forward
 
@@ -62,27 +61,10 @@ def _norm(made: Maker) -> tuple[Saved, ...]:
     return tuple(_rows(made, name, made.hidden, bits=FP32_BITS) for name in steps)
 
 
-def _attention(made: Maker, kind: int) -> Groups:
-    mixer = plain_attention(made.model.kinds[kind].mixer, "saved activations")
-    heads, keys = scores(mixer).dims[0], mixer.token_state()[0].tensor.dims[-1]
-    mixed, query = _rows(made, "attention_output", heads), _rows(made, "query", heads)
-    key, value = _rows(made, "key", keys), _rows(made, "value", keys)
-    inputs = {"self_attn.q_proj": (query, key, value, _rows(made, "normed", made.hidden))}
-    output = {"self_attn.o_proj": (mixed,)}
-    if made.kernels.attention == "flash":
-        return {**inputs, "attention": (mixed, query, key, value), **output}
-    pairs = Dim(role="positions", size=made.positions * made.positions, grain=made.positions)
-    count = Dim(role="heads", size=mixer.heads)
-    square = {
-        name: made.scores(f"{name}.gradient", "backward", (count, pairs), "nonlinear", bits=bits)
-        for name, bits in (("probabilities", FP32_BITS), ("scores", FP32_BITS), ("products", made.plain))
-    }
-    steps = {
-        "attention.scores": (value, square["products"], query, key),
-        "attention.softmax": (value, square["probabilities"], square["scores"]),
-        "attention.values": (mixed, value, square["products"]),
-    }
-    return {**inputs, **steps, **output}
+def _feed_forward(made: Maker, layer: FeedForward) -> Groups:
+    if isinstance(layer, Dense):
+        return _dense(made, layer, "mlp")
+    return _experts(made, layer) if isinstance(layer, Experts) else {"mlp": (_rows(made, "input", made.hidden),)}
 
 
 def _dense(made: Maker, layer: Dense, name: str) -> Groups:
@@ -96,15 +78,29 @@ def _dense(made: Maker, layer: Dense, name: str) -> Groups:
 def _experts(made: Maker, layer: Experts) -> Groups:
     width = Dim(role="expert_intermediate", size=layer.intermediate)
 
-    def routed(name: str, dim: Dim) -> Saved:
-        return made.routed(f"mlp.experts.{name}.gradient", "backward", (dim,), "nonlinear", visits=layer.top_k)
+    def routed(name: str, dim: Dim, bits: int | None = None) -> Saved:
+        named = f"mlp.experts.{name}.gradient"
+        return made.routed(named, "backward", (dim,), "nonlinear", visits=layer.top_k, bits=bits)
 
-    output, product, given = routed("output", made.hidden), routed("product", width), routed("input", made.hidden)
+    inner = made.hidden if layer.latent is None else Dim(role="hidden", size=layer.latent)
+    output, product, given = routed("output", inner), routed("product", width), routed("input", inner)
     unit = tuple(routed(item, width) for item in (("gate", "up") if layer.gated else ("up",)))
     shared = {} if layer.shared is None else _dense(made, layer.shared, "mlp.shared_expert")
     return {
         "mlp.experts.up_proj": (*unit, given),
         "mlp.experts.act_fn": (product, *unit),
         "mlp.experts.down_proj": (output, product),
+        **_weighed(made, layer, routed("weighed", inner, FP32_BITS), routed("weighed_output", inner, FP32_BITS), output),
         **shared,
     }
+
+
+def _weighed(made: Maker, layer: Experts, *held: Saved) -> Groups:
+    """Route weights in fp32 make the sum over experts one in fp32; the shared expert's backward is over by then.
+
+    Source: transformers 5.24, DeepseekV3MoE and grouped_mm_experts_forward.
+    """
+    if not layer.router_fp32 or made.plain == FP32_BITS:
+        return {}
+    shared = () if layer.shared is None else (_rows(made, "shared_input", made.hidden),)
+    return {"mlp.experts.combine": (*shared, _rows(made, "combined", made.hidden, bits=FP32_BITS), *held)}

@@ -38,7 +38,8 @@ class Operator:
     sampled: only rows whose next token is sampled go through it (the head).
     weights: tensors it reads and multiplies by ([..., out, in]).   rows: every token, every position that a token
     reads, or those routed to an expert.   experts, top_k: of a routed operator.
-    state, scores, values, span: of attention, as in `PairProduct`.   recurrence: of state of fixed size.
+    state, scores, values, span: of attention, as in `PairProduct`.   recurrence: of state of fixed size.   backward:
+    whether training takes gradients through it.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Operator:
     values: Tensor = NO_SCORES
     span: Span = ALL
     recurrence: Recurrence | None = None
+    backward: bool = True
 
     @property
     def shape(self) -> tuple[int, int] | None:
@@ -96,7 +98,14 @@ def _end_operators(model: Model) -> list[Operator]:
 def _mixer_operators(model: Model, kind: int, form: Form) -> list[Operator]:
     mixer, count = model.kinds[kind].mixer, model.kind_counts[kind]
     matrices = [
-        Operator(name=item.name, kind=kind, count=count, weights=(_weight(model, kind, item.name),), rows=item.rows)
+        Operator(
+            name=item.name,
+            kind=kind,
+            count=count,
+            weights=(_weight(model, kind, item.name),),
+            rows=item.rows,
+            backward=item.backward,
+        )
         for item in mixer.matrix_products(form)
     ]
     pairs = [
@@ -108,6 +117,7 @@ def _mixer_operators(model: Model, kind: int, form: Form) -> list[Operator]:
             scores=item.scores,
             values=item.values,
             span=item.span,
+            backward=item.backward,
         )
         for item in mixer.pair_products(form)
     ]

@@ -18,15 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from meshwright.model.feed_forwards import Dense, Experts, usual_feed_forward
-from meshwright.model.mixers import plain_attention
+from meshwright.model.feed_forwards import Dense, Experts, Linear, NoFeedForward
+from meshwright.model.mixers import NoMixer
 from meshwright.model.tensors import Dim
-from meshwright.workload.attention import scores
-from meshwright.workload.batches import prefill
 from meshwright.workload.saved_entries import FP32_BITS, INDEX_BITS, Kernels, Maker, Saved
 
 if TYPE_CHECKING:
-    from meshwright.model.model import Model
+    from meshwright.model.feed_forwards import FeedForward
+    from meshwright.model.model import Block, Model
     from meshwright.model.tensors import Part
     from meshwright.workload.saved_entries import Need
 
@@ -54,27 +53,29 @@ class BlockSet:
 
 
 def block_saved(model: Model, kind: int, positions: Any, kernels: Kernels) -> BlockSet:
-    """The set of one block of a kind for one sample of so many positions."""
+    """The set of one block of a kind for one sample of so many positions. Raises MOD030 for what no mixer tells."""
     made = Maker(model=model, positions=positions, kernels=kernels)
     block = model.kinds[kind]
-    before, between, after = _halves(block.norms)
+    before, between, after = _halves(block)
+    mixed, worked = not isinstance(block.mixer, NoMixer), not isinstance(block.feed_forward, NoFeedForward)
+    told = block.mixer.training(model.hidden, kernels.attention, kernels.elementwise)
     found: list[Saved] = []
-    if before is None:
-        found.append(made.kept("hidden", "self_attn.q_proj", (made.hidden,), "product_input", "attention"))
-    else:
+    if before is not None:
         found += made.norm(before, made.hidden, (), "hidden", "self_attn.q_proj")
-    attention, core_inputs = _attention(made, kind)
-    found += attention
+    elif mixed:
+        found.append(made.kept("hidden", "self_attn.q_proj", (made.hidden,), "product_input", "attention"))
+    found += made.told(told.kept)
     mixing = len(found)
-    first = _first_product(usual_feed_forward(block.feed_forward, "saved activations"))
+    first, read = _first_product(block.feed_forward), "middle" if mixed else "hidden"
     if between is not None:
-        found += made.norm(between, made.hidden, (), "middle", first)
-    elif before is None:
-        found.append(made.kept("middle", first, (made.hidden,), "product_input", "feed_forward"))
-    found += _feed_forward(made, kind)
+        found += made.norm(between, made.hidden, (), read, first)
+    elif worked and before is None:
+        found.append(made.kept(read, first, (made.hidden,), "product_input", "feed_forward"))
+    found += _feed_forward(made, block.feed_forward)
     for name in after:
         found += made.norm(name, made.hidden, (), f"{name}.input", None)
     whole = made.kept("hidden", "block", (made.hidden,), "copy", "norms")
+    core_inputs = tuple(made.told(told.core_inputs))
     return BlockSet(saved=tuple(found), mixing=mixing, input=whole, core_inputs=core_inputs)
 
 
@@ -103,74 +104,37 @@ def embedding_saved(model: Model, positions: Any, kernels: Kernels) -> tuple[Sav
     return made.norm("embed_norm", made.hidden, (), "embed_norm.input", None) if model.ends.embedding_norm else ()
 
 
-def _halves(norms: tuple[str, ...]) -> tuple[str | None, str | None, tuple[str, ...]]:
+def _halves(block: Block) -> tuple[str | None, str | None, tuple[str, ...]]:
     """The norm before the mixer, the norm before the feed-forward, and those after a half, by their usual names.
 
     Where the feed-forward has none of its own it reads what the mixer reads (one norm for both), or the residual as it
     is (norms after each half alone).
     """
-    after_both = "post_feedforward_layernorm" in norms
+    after_both = "post_feedforward_layernorm" in block.norms
     behind = ("post_attention_layernorm", "post_feedforward_layernorm") if after_both else ()
-    ahead = (*(name for name in norms if name not in behind), None, None)
-    return ahead[0], ahead[1], tuple(name for name in norms if name in behind)
+    ahead = [name for name in block.norms if name not in behind]
+    if isinstance(block.mixer, NoMixer):
+        ahead.insert(0, "")
+    first, second, *_ = (*ahead, "", "")
+    return first or None, second or None, tuple(name for name in block.norms if name in behind)
 
 
-def _first_product(layer: Dense | Experts) -> str:
+def _first_product(layer: FeedForward) -> str:
     if isinstance(layer, Experts):
         return "mlp.gate"
-    return "mlp.gate_proj" if layer.gated else "mlp.up_proj"
+    return "mlp.gate_proj" if isinstance(layer, Dense) and layer.gated else "mlp.up_proj"
 
 
-def _attention(made: Maker, kind: int) -> tuple[list[Saved], tuple[Saved, ...]]:
-    """What attention keeps, and the inputs of its core that nobody keeps."""
-    mixer = plain_attention(made.model.kinds[kind].mixer, "saved activations")
-    heads, keys = scores(mixer).dims[0], mixer.token_state()[0].tensor.dims[-1]
-    found: list[Saved] = []
-    if mixer.qk_norm != "none":
-        counts = Dim(role="heads", size=mixer.heads), Dim(role="kv_heads", size=mixer.kv_heads)
-        for name, dim, count in zip(("q_norm", "k_norm"), (heads, keys), counts, strict=True):
-            groups = (count,) if mixer.qk_norm == "head" else ()
-            found += made.norm(f"self_attn.{name}", dim, groups, f"self_attn.{name}.input", None)
-
-    def kept(name: str, dim: Dim, *, core: bool = False, operator: str = "attention") -> Saved:
-        return made.kept(name, operator, (dim,), "product_input", "attention", core=core)
-
-    own = kept("key", keys), kept("value", keys)
-    copied = made.kernels.attention == "materialised" and mixer.heads != mixer.kv_heads
-    found.append(kept("query", heads))
-    found += (kept("key_copies", heads, core=True), kept("value_copies", heads, core=True)) if copied else own
-    found += _scores(made, mixer.heads, mixer.window)
-    if mixer.output_gate:
-        gate = ("attention_gate", "attention_mixed")
-        found += (made.kept(name, "output_gate", (heads,), "nonlinear", "attention") for name in gate)
-    found.append(kept("attention_output", heads, operator="self_attn.o_proj"))
-    return found, own if copied else ()
-
-
-def _scores(made: Maker, heads: int, window: int | None) -> list[Saved]:
-    """One number a row (flash), the whole square, or the pairs under the mask.
-
-    Source: transformers 5.24, eager_attention_forward: softmax in fp32, then cast; FlashAttention-2
-    (arXiv:2307.08691), algorithm 1.
-    """
-    count, part = Dim(role="heads", size=heads), "attention"
-    if made.kernels.attention == "flash":
-        return [made.kept("logsumexp", "attention", (count,), "nonlinear", part, bits=FP32_BITS, core=True)]
-    pairs: tuple[Any, Any] = (made.positions * made.positions, made.positions)
-    if made.kernels.attention == "causal_pairs":
-        pairs = (prefill(made.positions).pairs(window), 1)
-    square = Dim(role="positions", size=pairs[0], grain=pairs[1])
-    found = [made.scores("probabilities", "softmax", (count, square), "nonlinear", bits=FP32_BITS)]
-    if made.plain != FP32_BITS:
-        found.append(made.scores("probabilities_cast", "attention", (count, square), "product_input", bits=made.plain))
-    return found
-
-
-def _feed_forward(made: Maker, kind: int) -> list[Saved]:
-    layer = usual_feed_forward(made.model.kinds[kind].feed_forward, "saved activations")
+def _feed_forward(made: Maker, layer: FeedForward) -> list[Saved]:
+    """Beside its input, which is all that one matrix keeps."""
+    if isinstance(layer, NoFeedForward | Linear):
+        return []
     if isinstance(layer, Dense):
         return _dense(made, layer, "mlp", "feed_forward")
     found = [*_router(made, layer), *_experts(made, layer)]
+    if layer.latent is not None:
+        wide = (Dim(role="hidden", size=layer.latent),)
+        found.append(made.kept("latent_output", "mlp.fc2_latent_proj", wide, "product_input", "experts"))
     if layer.shared is not None:
         found += _dense(made, layer.shared, "mlp.shared_expert", "experts")
     if layer.shared_gate:
@@ -198,11 +162,15 @@ def _unit(made: Maker, gated: bool) -> tuple[str, ...]:  # noqa: FBT001 - a shap
 def _router(made: Maker, layer: Experts) -> list[Saved]:
     """Probabilities in fp32; of each visit its expert, its weight, and its place in the order of the experts.
 
-    Source: transformers 5.24, Qwen3MoeTopKRouter and grouped_mm_experts_forward.
+    A router in fp32 keeps its input so. Source: transformers 5.24, Qwen3MoeTopKRouter, DeepseekV3TopkRouter and
+    grouped_mm_experts_forward.
     """
     routes, visits = Dim(role="routes", size=layer.experts), Dim(role="routes", size=layer.top_k)
     order = ("source_rows", "permutation", "inverse_permutation")
+    wide = layer.router_fp32 and made.plain != FP32_BITS
+    read = made.kept("route_input", "mlp.gate", (made.hidden,), "copy", "router", bits=FP32_BITS)
     return [
+        *((read,) if wide else ()),
         made.kept("route_probabilities", "mlp.gate", (routes,), "nonlinear", "router", bits=FP32_BITS),
         made.kept("route_experts", "mlp.gate", (visits,), "index", "router", bits=INDEX_BITS),
         made.routed("route_weights", "mlp.experts.combine", (), "nonlinear", visits=layer.top_k),
@@ -215,7 +183,8 @@ def _router(made: Maker, layer: Experts) -> list[Saved]:
 
 def _experts(made: Maker, layer: Experts) -> list[Saved]:
     """Rows as grouped products keep them, a copy a visit, in and out. Source: as `_router`."""
-    width, hidden, name = (Dim(role="expert_intermediate", size=layer.intermediate),), (made.hidden,), "mlp.experts"
+    width, name = (Dim(role="expert_intermediate", size=layer.intermediate),), "mlp.experts"
+    hidden = (made.hidden if layer.latent is None else Dim(role="hidden", size=layer.latent),)
     first = "gate_proj" if layer.gated else "up_proj"
 
     def routed(item: str, by: str, dims: tuple[Dim, ...], need: Need, *, product: bool = False) -> Saved:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from meshwright.base.numbers import divide_up
+from meshwright.model.mixers.saving import FP32_BITS, INDEX_BITS, AttentionKernel, Elementwise, Kept, KeptNorm, Need
 from meshwright.model.tensors import Dim, Tensor
+from meshwright.workload.batches import prefill
 
 if TYPE_CHECKING:
+    from meshwright.model.mixers.saving import Entry, KeptScores
     from meshwright.model.model import Model
     from meshwright.model.tensors import Part
 
-AttentionKernel: TypeAlias = Literal["flash", "materialised", "causal_pairs"]
-Elementwise: TypeAlias = Literal["eager", "fused"]
 Loss: TypeAlias = Literal["materialised", "fused"]
-Need: TypeAlias = Literal["product_input", "nonlinear", "copy", "index"]
-"""Why a tensor is kept: a matrix product wants its input, or a non-linear operator its own values; `copy` is the input
-of a norm whose normed values are kept too, `index` says which rows go where."""
 
-FP32_BITS: Final = 32
-INDEX_BITS: Final = 64
+
+__all__ = ["FP32_BITS", "INDEX_BITS", "AttentionKernel", "Elementwise", "Kernels", "Maker", "Need", "Saved"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +93,60 @@ class Maker:
         wide = self.plain if bits is None else bits
         return Saved(tensor=tensor, operator=operator, bits=wide, need=need, core=core, product=product)
 
-    def scores(self, name: str, operator: str, dims: tuple[Dim, ...], need: Need, *, bits: int) -> Saved:
-        """Pairs of positions in place of positions; inside core attention."""
+    def told(self, entries: tuple[Entry, ...]) -> list[Saved]:
+        """What a mixer tells of."""
+        found: list[Saved] = []
+        for item in entries:
+            if isinstance(item, Kept):
+                found.append(self._row(item))
+            else:
+                found += self._norm_inside(item) if isinstance(item, KeptNorm) else self._scores(item)
+        return found
+
+    def _row(self, item: Kept) -> Saved:
+        """Rows of positions, or of `stride` positions each, or pairs of positions in place of both."""
+        sample, every = self.rows
+        dims = (sample, every, *item.dims)
+        if item.stride > 1:
+            dims = (sample, Dim(role="positions", size=divide_up(self.positions, item.stride)), *item.dims)
+        if item.pairs:
+            dims = (sample, *item.dims, Dim(role="positions", size=self.positions * self.positions, grain=self.positions))
+        return Saved(
+            tensor=Tensor(name=item.name, part=item.part, dims=dims),
+            operator=item.operator,
+            bits=self.plain if item.bits is None else item.bits,
+            need=item.need,
+            core=item.core,
+            product=item.product,
+        )
+
+    def _norm_inside(self, item: KeptNorm) -> tuple[Saved, ...]:
+        """Of a view the whole row lives, unless it is copied into fp32."""
+        read, *rest = self.norm(item.name, item.dim, item.groups, item.reads, item.keeper)
+        if item.whole is not None and read.bits == self.plain:
+            dims = (*read.tensor.dims[:-1], item.whole)
+            read = replace(read, tensor=replace(read.tensor, dims=dims))
+        return (read, *rest)
+
+    def _scores(self, item: KeptScores) -> list[Saved]:
+        """What core attention keeps of pairs: one number a row (flash), the whole square, or pairs under the mask.
+
+        Source: transformers 5.24, eager_attention_forward: softmax in fp32, then cast; FlashAttention-2
+        (arXiv:2307.08691), algorithm 1.
+        """
+        count, part = Dim(role="heads", size=item.heads), "attention"
+        if self.kernels.attention == "flash":
+            return [self.kept("logsumexp", "attention", (count,), "nonlinear", part, bits=FP32_BITS, core=True)]
+        pairs: tuple[Any, Any] = (self.positions * self.positions, self.positions)
+        if self.kernels.attention == "causal_pairs":
+            pairs = (prefill(self.positions).pairs_seen(item.span), 1)
+        square = (count, Dim(role="positions", size=pairs[0], grain=pairs[1]))
+        found = [self._pairs("probabilities", "softmax", square, "nonlinear", FP32_BITS)]
+        if self.plain != FP32_BITS:
+            found.append(self._pairs("probabilities_cast", "attention", square, "product_input", self.plain))
+        return found
+
+    def _pairs(self, name: str, operator: str, dims: tuple[Dim, ...], need: Need, bits: int) -> Saved:
         tensor = Tensor(name=name, part="attention", dims=(self.rows[0], *dims))
         return Saved(tensor=tensor, operator=operator, bits=bits, need=need, core=True)
 

@@ -10,13 +10,16 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from meshwright.model.feed_forwards import Experts
+from meshwright.layout.ownership import AXIS_OF_ROLE
+from meshwright.model.feed_forwards import Dense, Experts
+from meshwright.model.mixers import LatentAttention
+from meshwright.model.tensors import Dim, Tensor
 from meshwright.workload.context_split import RING_OF_ZIGZAG, ContextPlan
 
 if TYPE_CHECKING:
+    from meshwright.model.mixers import Mixer
     from meshwright.model.mixers.told import SessionState
     from meshwright.model.model import Model
-    from meshwright.model.tensors import Tensor
 
 TrainingOperation: TypeAlias = Literal["all_reduce", "merge", "all_to_all", "ring", "all_gather", "pass"]
 """`merge`: of rows that routed experts worked on. An all_reduce where the experts lie among tp ranks, which hold the
@@ -71,7 +74,7 @@ def training_messages(model: Model, context: ContextPlan = RING_OF_ZIGZAG) -> tu
         found += [*_layer(model, kind), *_over_cp(model, kind, context)]
         layer = block.feed_forward
         if isinstance(layer, Experts):
-            rows = layer.top_k * model.hidden
+            rows = layer.top_k * (model.hidden if layer.latent is None else layer.latent)
             after = "experts"
             found += [
                 TrainingMessage(
@@ -89,12 +92,46 @@ def training_messages(model: Model, context: ContextPlan = RING_OF_ZIGZAG) -> tu
 
 
 def _layer(model: Model, kind: int) -> list[TrainingMessage]:
-    layer = model.kinds[kind].feed_forward
-    last: TrainingOperation = "merge" if isinstance(layer, Experts) and layer.shared is None else "all_reduce"
-    return [
-        TrainingMessage(operation="all_reduce", axis="tp", place=kind, after="mixer", row_elements=model.hidden),
-        TrainingMessage(operation=last, axis="tp", place=kind, after="feed_forward", row_elements=model.hidden),
+    layer, found = model.kinds[kind].feed_forward, _after_mixer(model, kind)
+    if isinstance(layer, (Dense, Experts)):
+        last: TrainingOperation = "merge" if isinstance(layer, Experts) and layer.shared is None else "all_reduce"
+        width = model.hidden
+        found.append(TrainingMessage(operation=last, axis="tp", place=kind, after="feed_forward", row_elements=width))
+    return found
+
+
+def _after_mixer(model: Model, kind: int) -> list[TrainingMessage]:
+    """Of rows of the model's width, and of narrower ones that matrices of a mixer hand to each other.
+
+    A matrix that tp does not cut gives every rank the same row; where cut matrices or heads read it, each has a part of
+    its gradient. Under sp these rows are gathered and their gradients reduced in place of the model's: both passes
+    together send as much as here. Source: Megatron-Core, MultiLatentAttention (linear_q_down_proj and
+    linear_kv_down_proj duplicated over tp): entered from general knowledge, to be checked.
+    """
+    mixer = model.kinds[kind].mixer
+    weights = {tensor.name: tensor for tensor in mixer.weights(model.hidden)}
+    used = [weights[f"{item.name}.weight"] for item in mixer.matrix_products("expanded") if item.backward]
+    wide, narrow = {"forward": 0, "backward": 0}, {"forward": 0, "backward": 0}
+    for tensor in used:
+        out, inner = tensor.dims[-2], tensor.dims[-1]
+        partial, cut = _on_tp(inner) and not _on_tp(out), _on_tp(out)
+        if out.role != "hidden" and not cut:
+            narrow["forward"] += out.size * partial
+            narrow["backward"] += out.size
+        wide["forward"] |= out.role == "hidden" and partial
+        wide["backward"] |= inner.role == "hidden" and cut
+    usual = TrainingMessage(
+        operation="all_reduce", axis="tp", place=kind, after="mixer", row_elements=model.hidden, **wide
+    )
+    rows = [
+        replace(usual, after="low_rank_rows", row_elements=columns, **{"forward": 0, "backward": 0, way: 1})
+        for way, columns in narrow.items()
     ]
+    return [item for item in (usual, *rows) if item.row_elements and item.forward + item.backward]
+
+
+def _on_tp(dim: Dim) -> bool:
+    return AXIS_OF_ROLE.get(dim.role) == "tp"
 
 
 def _over_cp(model: Model, kind: int, context: ContextPlan) -> list[TrainingMessage]:
@@ -107,8 +144,8 @@ def _over_cp(model: Model, kind: int, context: ContextPlan) -> list[TrainingMess
     state = tuple(item.tensor for item in mixer.token_state())
     sessions = mixer.session_state()
     found: list[TrainingMessage] = []
-    if context.exchange == "ulysses":
-        met = mixer.pair_products("expanded")
+    met = mixer.pair_products("expanded")
+    if context.exchange == "ulysses" and met:
         queries, mixed = tuple(item.scores for item in met), tuple(item.values for item in met if item.values.elements)
         own = any(dim.role == "kv_heads" for tensor in state for dim in tensor.dims)
         inputs = queries if own else (*queries, *queries, *mixed)
@@ -119,16 +156,30 @@ def _over_cp(model: Model, kind: int, context: ContextPlan) -> list[TrainingMess
             ),
             TrainingMessage(operation="all_to_all", axis="cp", place=kind, after="attention", heads=mixed),
         ]
-    else:
+    elif met:
         operation: TrainingOperation = "ring" if context.exchange == "ring" else "all_gather"
+        passed = _passed(mixer)
         found.append(
-            TrainingMessage(operation=operation, axis="cp", place=kind, after="attention", state=state, backward=2)
+            TrainingMessage(operation=operation, axis="cp", place=kind, after="attention", state=passed, backward=2)
         )
     if sessions:
         times = context.stretches
         passed = TrainingMessage(operation="pass", axis="cp", place=kind, after="recurrence", sessions=sessions)
         found.append(replace(passed, forward=times, backward=times))
     return found
+
+
+def _passed(mixer: Mixer) -> tuple[Tensor, ...]:
+    """What a ring hands on of a position: what is cached of it, or of latent attention the keys and values made of it.
+
+    So no rank makes those of positions that it does not own. Source: Megatron-Core, MultiLatentAttention under context
+    parallelism: entered from general knowledge, to be checked.
+    """
+    if not isinstance(mixer, LatentAttention) or mixer.top_k is not None:
+        return tuple(item.tensor for item in mixer.token_state())
+    widths = {"key": mixer.nope_dim + mixer.rope_dim, "value": mixer.value_dim}
+    dims = {name: Dim(role="heads", size=mixer.heads * width, grain=width) for name, width in widths.items()}
+    return tuple(Tensor(name=name, part="kv_cache", dims=(dim,)) for name, dim in dims.items())
 
 
 def _ends(model: Model) -> list[TrainingMessage]:

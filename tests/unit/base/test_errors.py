@@ -234,7 +234,6 @@ MEANING = {
     "MOD024": "an unknown number format",
     "MOD025": "bits that make no number format",
     "MOD030": "a question that has no model for a mixer",
-    "MOD040": "a question that has no model for a feed-forward",
     "MOD041": "layers whose pages are not known",
     "RUN031": "processes, or groups of them, that cannot measure",
     "RUN035": "a layout of another number of processes than are measured",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
+from meshwright.base.errors import ModelError
 from meshwright.model.formats import FP32
 from meshwright.model.mixers.told import MatrixProduct, Recurrence, SessionState
 from meshwright.model.tensors import Dim, Tensor
 
 if TYPE_CHECKING:
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise, Training
     from meshwright.model.mixers.told import Form, PairProduct, PositionState
     from meshwright.model.tensors import Part
 
@@ -57,6 +59,11 @@ class FixedState(ABC):
     def recurrences(self) -> tuple[Recurrence, ...]:
         """None, unless a mixer has a state."""
         return ()
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
+        """Refused with MOD030."""
+        del hidden, kernel, elementwise
+        raise ModelError(30, "saved activations of this mixer are not modelled", "inspect, fit and plan serve take it")
 
 
 def matrix(name: str, out: Dim, inner: Dim) -> Tensor:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from meshwright.model.mixers.saving import Kept, KeptNorm, KeptScores, Training, core_gradients, held
 from meshwright.model.mixers.told import MatrixProduct, PairProduct, PositionState, Span
 from meshwright.model.tensors import Dim, Part, Tensor
 
 if TYPE_CHECKING:
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise, Entry
     from meshwright.model.mixers.told import Form, Recurrence, SessionState
 
 
@@ -93,14 +95,59 @@ class Attention:
 
     def pair_products(self, form: Form) -> tuple[PairProduct, ...]:  # noqa: ARG002 - it has one form
         """Each query head scores every position it sees and mixes the values."""
-        heads = Dim(role="heads", size=self.heads * self.head_dim, grain=self.head_dim)
-        query, mixed = (_vector(name, "attention", heads) for name in ("query", "mixed"))
+        query, mixed = (_vector(name, "attention", self._heads()) for name in ("query", "mixed"))
         state, span = self.token_state(), self._span()
         return (PairProduct(name="attention", scores=query, values=mixed, state=state, span=span),)
 
     def recurrences(self) -> tuple[Recurrence, ...]:
         """None."""
         return ()
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:  # noqa: ARG002
+        """Queries, keys and values, scores, and the output; norms and a gate where it has them.
+
+        Materialised products copy keys and values to every query head. Source: transformers 5.24, Qwen3Attention and
+        eager_attention_forward; Dao, "FlashAttention-2" (arXiv 2307.08691), algorithm 1.
+        """
+        heads, keys = self._heads(), self._keys()
+        own = (_kept("key", keys), _kept("value", keys))
+        copied = kernel == "materialised" and self.heads != self.kv_heads
+        copies = (_kept("key_copies", heads, core=True), _kept("value_copies", heads, core=True))
+        found: list[Entry] = [*self._kept_norms(), _kept("query", heads), *(copies if copied else own)]
+        found.append(KeptScores(heads=self.heads, span=self._span()))
+        if self.output_gate:
+            gate = ("attention_gate", "attention_mixed")
+            found += (Kept(name=name, operator="output_gate", dims=(heads,), need="nonlinear") for name in gate)
+        found.append(_kept("attention_output", heads, operator="self_attn.o_proj"))
+        mixed, query, key, value = (
+            held(name, dim)
+            for name, dim in (("attention_output", heads), ("query", heads), ("key", keys), ("value", keys))
+        )
+        normed = held("normed", Dim(role="hidden", size=hidden))
+        gradients = {
+            "self_attn.q_proj": (query, key, value, normed),
+            **core_gradients(kernel, self.heads, mixed, (query, key, value)),
+            "self_attn.o_proj": (mixed,),
+        }
+        return Training(kept=tuple(found), gradients=gradients, core_inputs=own if copied else ())
+
+    def _kept_norms(self) -> list[KeptNorm]:
+        if self.qk_norm == "none":
+            return []
+        counts = Dim(role="heads", size=self.heads), Dim(role="kv_heads", size=self.kv_heads)
+        both = zip(("q_norm", "k_norm"), (self._heads(), self._keys()), counts, strict=True)
+        return [
+            KeptNorm(
+                name=f"self_attn.{name}",
+                dim=dim,
+                reads=f"self_attn.{name}.input",
+                groups=(count,) if self.qk_norm == "head" else (),
+            )
+            for name, dim, count in both
+        ]
+
+    def _heads(self) -> Dim:
+        return Dim(role="heads", size=self.heads * self.head_dim, grain=self.head_dim)
 
     def _span(self) -> Span:
         return Span(window=self.window, chunk=self.chunk)
@@ -115,3 +162,7 @@ def _matrix(name: str, dims: tuple[Dim, Dim]) -> Tensor:
 
 def _vector(name: str, part: Part, dim: Dim) -> Tensor:
     return Tensor(name=name, part=part, dims=(dim,))
+
+
+def _kept(name: str, dim: Dim, *, core: bool = False, operator: str = "attention") -> Kept:
+    return Kept(name=name, operator=operator, dims=(dim,), core=core)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from meshwright.base.errors import ModelError
 from meshwright.model.mixers.latent import INDEX_KEY, Indexer
 from meshwright.model.mixers.told import MatrixProduct, PairProduct, PositionState, SessionState, Span
 from meshwright.model.tensors import Dim, Part, Tensor
 
 if TYPE_CHECKING:
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise, Training
     from meshwright.model.mixers.told import Form, Recurrence
 
 _PAIR: Final = ("kv_proj", "gate_proj")
@@ -157,6 +159,15 @@ class CompressedAttention:
     def recurrences(self) -> tuple[Recurrence, ...]:
         """None: the weighted means are no matrix products."""
         return ()
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
+        """Refused with MOD030: it is not known which rows a kernel of compressed attention keeps or makes again."""
+        del hidden, kernel, elementwise
+        cause = (
+            f"saved activations of {self.kind} are not modelled: no published kernel says which of the weighted means,"
+            " the rows chosen of them and the residual streams around it are kept, and which are made again"
+        )
+        raise ModelError(30, cause, "inspect, fit and plan serve take this model")
 
     def _index_weights(self, compressor: Compressor, plain: Dim, rank: Dim) -> list[Tensor]:
         if compressor.indexer is None:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from meshwright.model.formats import Format
+from meshwright.model.mixers._latent_training import latent_training
 from meshwright.model.mixers.told import ALL, MatrixProduct, PairProduct, PositionState, Span
 from meshwright.model.tensors import Dim, Part, Tensor
 
 if TYPE_CHECKING:
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise, Training
     from meshwright.model.mixers.told import Form, Recurrence, SessionState
 
 INDEX_KEY: Final = Format(name="fp8[row]", bits=8, compute="fp8", block=(1, 128), scale_bytes=4)
@@ -25,7 +27,8 @@ DeepseekV32IndexerCache, head_dim + head_dim // 128 x 4 bytes a position; SGLang
 class Indexer:
     """Small heads that score every position, so that a token reads the best of them alone.
 
-    Every rank of a tp group scores with all of them: they choose for all its heads.
+    Every rank of a tp group scores with all of them: they choose for all its heads. No gradient goes through the choice
+    (transformers 5.24, DeepseekV32Indexer).
     """
 
     index_heads: int
@@ -111,7 +114,8 @@ class LatentAttention:
         found.append(MatrixProduct(name="self_attn.kv_b_proj", rows="positions" if expanded else "tokens"))
         found.append(MatrixProduct(name="self_attn.o_proj"))
         if self.indexer is not None:
-            found += [MatrixProduct(name=f"self_attn.indexer.{name}") for name in ("wq_b", "wk", "weights_proj")]
+            names = ("wq_b", "wk", "weights_proj")
+            found += [MatrixProduct(name=f"self_attn.indexer.{name}", backward=False) for name in names]
         return tuple(found)
 
     def pair_products(self, form: Form) -> tuple[PairProduct, ...]:
@@ -131,6 +135,10 @@ class LatentAttention:
     def recurrences(self) -> tuple[Recurrence, ...]:
         """None."""
         return ()
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:  # noqa: ARG002
+        """As `_latent_training` says."""
+        return latent_training(self, hidden, kernel)
 
     def _form(self, form: Form) -> Form:
         """Rows that differ from token to token are read absorbed, in prompts too: source arXiv 2512.02556, 2.1."""
@@ -169,6 +177,7 @@ class LatentAttention:
             scores=_vector("index_query", "attention", _index_heads(indexer)),
             values=_vector("index_mixed", "attention", Dim(role="index_heads", size=0)),
             state=(self._index_key(indexer),),
+            backward=False,
         )
 
 

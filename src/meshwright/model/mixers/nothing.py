@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.model.mixers._recurrent import FixedState, matrix, plain, vector
+from meshwright.model.mixers.saving import NOTHING, Training, held
 
 if TYPE_CHECKING:
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise
     from meshwright.model.tensors import Tensor
 
 
@@ -31,6 +33,11 @@ class NoMixer(FixedState):
         """None."""
         del hidden
         return ()
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
+        """Nothing."""
+        del hidden, kernel, elementwise
+        return NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +65,8 @@ class LinearMixer(FixedState):
         wide = plain(hidden)
         found = (matrix("self_attn.linear_attn", wide, wide),)
         return (*found, vector("self_attn.linear_attn.bias", wide)) if self.linear_bias else found
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
+        """Its input alone."""
+        del kernel, elementwise
+        return Training(kept=(), gradients={"self_attn.linear_attn": (held("normed", plain(hidden)),)})

@@ -15,6 +15,7 @@ from meshwright.model.tensors import Tensor
 
 if TYPE_CHECKING:
     from meshwright.model.formats import Format
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise, Training
 
 Form: TypeAlias = Literal["expanded", "absorbed"]
 """Of latent attention: keys and values of every head made from the latent rows that are read, or the matrices that
@@ -70,10 +71,14 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixProduct:
-    """A weight matrix, by parameter name, and the rows it multiplies: new tokens, or all positions that they read."""
+    """A weight matrix, by parameter name, and the rows it multiplies: new tokens, or all positions that they read.
+
+    backward: whether training takes gradients through it.
+    """
 
     name: str
     rows: Literal["tokens", "positions"] = "tokens"
+    backward: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +86,7 @@ class PairProduct:
     """Queries of a token meet the rows that its span shows it.
 
     scores: the columns of all its heads whose products with a row are scores.   values: the columns in which rows are
-    mixed, of size 0 where nothing is.   state: what is read of each row.
+    mixed, of size 0 where nothing is.   state: what is read of each row.   backward: as of a `MatrixProduct`.
     """
 
     name: str
@@ -89,6 +94,7 @@ class PairProduct:
     values: Tensor
     state: tuple[PositionState, ...]
     span: Span = ALL
+    backward: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,4 +160,8 @@ class TokenMixer(Protocol):
 
     def recurrences(self) -> tuple[Recurrence, ...]:
         """What turns state of fixed size."""
+        ...
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
+        """What it keeps from forward to backward beside its input, and what its backward holds (see `saving`)."""
         ...
