@@ -113,6 +113,15 @@ def test_columns_say_what_single_rows_say(name):
 
 
 @pytest.mark.parametrize("name", EVERY)
+def test_of_a_large_table_rows_that_differ_in_what_a_rule_reads_are_asked_apart(name, monkeypatch):
+    for model, layouts in drawn():
+        each = [rule.keeps(model, layouts).tolist() for rule in rules_of(name)]
+        with monkeypatch.context() as large:
+            large.setattr("meshwright.layout.engine_rules._MANY", 0)
+            assert [rule.keeps(model, layouts).tolist() for rule in rules_of(name)] == each
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_what_is_proposed_in_place_of_a_refused_layout_is_refused_by_nothing(name):
     rules = rules_of(name)
     asked = 0
@@ -155,3 +164,19 @@ def test_every_rule_has_a_code_and_says_why_it_holds(name):
     for rule in read_engine(name).rules.values():
         assert code_of(rule).startswith("ENG0")
         assert rule.message
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_an_output_that_is_no_number_of_blocks_is_refused_even_whole(name):
+    """gate and up put out 20 columns in blocks of 8 on one device, which down may take in."""
+    group = BlockGroup(
+        count=1, block=Block(mixer=Attention(heads=4, kv_heads=4, head_dim=8), feed_forward=Dense(intermediate=20))
+    )
+    model = Model(
+        name="small", family="small", hidden=32, vocab=64, tied=False, groups=(group,), max_positions=None,
+        weights=fp8_block(8, 8),
+    )  # fmt: skip
+    rules = engine_rules(read_engine(name))
+    found = first_broken(model, table([Layout()]), 1, rules)[0]
+    assert found.code == "ENG022"
+    assert "output size per partition = 20 " in found.reason
