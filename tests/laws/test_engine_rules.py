@@ -16,7 +16,7 @@ from meshwright.layout.layout import Layout, read_fixed
 from meshwright.layout.layouts import table
 from meshwright.layout.rules import first_broken, keeps, keeps_all
 from meshwright.model.feed_forwards import Dense, Experts
-from meshwright.model.formats import BF16, fp8_block, weight_format
+from meshwright.model.formats import BF16, WHOLE, fp8_block, weight_format
 from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, BlockGroup, Model
 from meshwright.system.conditions import read_condition
@@ -180,3 +180,14 @@ def test_an_output_that_is_no_number_of_blocks_is_refused_even_whole(name):
     found = first_broken(model, table([Layout()]), 1, rules)[0]
     assert found.code == "ENG022"
     assert "output size per partition = 20 " in found.reason
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "tensorrt-llm"])
+def test_a_scale_for_a_whole_row_is_cut_with_its_row(name):
+    block = Block(mixer=Attention(heads=4, kv_heads=4, head_dim=8), feed_forward=Dense(intermediate=24))
+    model = Model(
+        name="small", family="small", hidden=32, vocab=64, tied=False, groups=(BlockGroup(count=1, block=block),),
+        max_positions=None, weights=weight_format("int8", BF16),
+    )  # fmt: skip
+    assert model.weights.block == (1, WHOLE)
+    assert first_broken(model, table([Layout(tp=2)]), 2, engine_rules(read_engine(name)))[0] is None
