@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from meshwright.base.errors import UserError
 from meshwright.model.mixers.told import ALL, Span
 from meshwright.workload.batches import Batch, decode, prefill
-from meshwright.workload.context_split import busiest_pairs, context_parts
+from meshwright.workload.context_split import ContextPlan, busiest_pairs, context_parts
 from meshwright.workload.pairs import Run, packed_pairs, positions_pairs
 from meshwright.workload.softmax_merge import Partial, merged, mixed, partial
 
@@ -98,6 +98,22 @@ def test_zigzag_is_balanced_to_within_one_stretch(ranks, stretch, extra):
     if tokens % (2 * ranks) == 0:
         assert len(set(found)) == 1
         assert found[0] * ranks == prefill(tokens).pairs(None)
+
+
+@given(st.integers(2, 6), st.integers(1, 8), SPANS)
+def test_a_plan_that_calls_itself_even_has_ranks_that_score_alike(ranks, stretch, span):
+    tokens = 2 * ranks * stretch
+    whole, busiest = packed_pairs([tokens], "causal", span), busiest_pairs("zigzag", (tokens,), ranks, "causal", span)
+    if ContextPlan().even(span):
+        assert busiest * ranks == whole
+    assert ContextPlan(exchange="ulysses").even(span)
+    assert not any(ContextPlan(split=split).even(span) for split in ("contiguous", "striped"))
+
+
+def test_zigzag_is_not_even_under_a_window():
+    span = Span(window=3)
+    assert not ContextPlan().even(span)
+    assert 4 * busiest_pairs("zigzag", (32,), 4, "causal", span) > packed_pairs([32], "causal", span)
 
 
 @given(st.integers(2, 64), st.integers(1, 64))

@@ -16,7 +16,7 @@ from meshwright.layout.layout import Layout, read_fixed
 from meshwright.layout.layouts import table
 from meshwright.layout.rules import first_broken, keeps, keeps_all
 from meshwright.model.feed_forwards import Dense, Experts
-from meshwright.model.formats import BF16, fp8_block, weight_format
+from meshwright.model.formats import BF16, WHOLE, fp8_block, weight_format
 from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, BlockGroup, Model
 from meshwright.system.conditions import read_condition
@@ -113,6 +113,15 @@ def test_columns_say_what_single_rows_say(name):
 
 
 @pytest.mark.parametrize("name", EVERY)
+def test_of_a_large_table_rows_that_differ_in_what_a_rule_reads_are_asked_apart(name, monkeypatch):
+    for model, layouts in drawn():
+        each = [rule.keeps(model, layouts).tolist() for rule in rules_of(name)]
+        with monkeypatch.context() as large:
+            large.setattr("meshwright.layout.engine_rules._MANY", 0)
+            assert [rule.keeps(model, layouts).tolist() for rule in rules_of(name)] == each
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_what_is_proposed_in_place_of_a_refused_layout_is_refused_by_nothing(name):
     rules = rules_of(name)
     asked = 0
@@ -155,3 +164,30 @@ def test_every_rule_has_a_code_and_says_why_it_holds(name):
     for rule in read_engine(name).rules.values():
         assert code_of(rule).startswith("ENG0")
         assert rule.message
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_an_output_that_is_no_number_of_blocks_is_refused_even_whole(name):
+    """gate and up put out 20 columns in blocks of 8 on one device, which down may take in."""
+    group = BlockGroup(
+        count=1, block=Block(mixer=Attention(heads=4, kv_heads=4, head_dim=8), feed_forward=Dense(intermediate=20))
+    )
+    model = Model(
+        name="small", family="small", hidden=32, vocab=64, tied=False, groups=(group,), max_positions=None,
+        weights=fp8_block(8, 8),
+    )  # fmt: skip
+    rules = engine_rules(read_engine(name))
+    found = first_broken(model, table([Layout()]), 1, rules)[0]
+    assert found.code == "ENG022"
+    assert "output size per partition = 20 " in found.reason
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "tensorrt-llm"])
+def test_a_scale_for_a_whole_row_is_cut_with_its_row(name):
+    block = Block(mixer=Attention(heads=4, kv_heads=4, head_dim=8), feed_forward=Dense(intermediate=24))
+    model = Model(
+        name="small", family="small", hidden=32, vocab=64, tied=False, groups=(BlockGroup(count=1, block=block),),
+        max_positions=None, weights=weight_format("int8", BF16),
+    )  # fmt: skip
+    assert model.weights.block == (1, WHOLE)
+    assert first_broken(model, table([Layout(tp=2)]), 2, engine_rules(read_engine(name)))[0] is None

@@ -39,7 +39,9 @@ def read_columns(path: Path) -> dict[str, Floats]:
 def _numbers(column: Any, name: str, path: Path) -> Floats:
     if column.null_count:
         raise JobError(127, f"{path}: column {name} has {column.null_count} gaps", "fill them, or leave the rows out")
-    try:
-        return np.asarray(column.to_numpy(), dtype=np.float64)
-    except (TypeError, ValueError, NotImplementedError) as problem:
-        raise JobError(127, f"{path}: column {name} is no column of numbers", "give whole numbers") from problem
+    if not len(column):
+        return np.zeros(0)
+    types: Any = import_module("pyarrow.types")
+    if not (types.is_integer(column.type) or types.is_floating(column.type)):
+        raise JobError(127, f"{path}: column {name} is {column.type}: no column of numbers", "give whole numbers")
+    return np.asarray(column.to_numpy(), dtype=np.float64)

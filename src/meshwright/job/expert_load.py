@@ -58,13 +58,17 @@ def checked_choices(choices: tuple[float, ...], experts: int, top_k: int, what: 
         raise JobError(
             7, f"{what}: choices of {len(choices)} experts, and a layer has {experts}", f"give {experts} numbers"
         )
-    if not all(math.isfinite(count) and count >= 0 for count in choices) or sum(choices) <= 0:
+    if not all(math.isfinite(count) and count >= 0 for count in choices) or not _LEAST < sum(choices) < _MOST:
         raise JobError(7, f"{what}: choices that cannot be counts", "give numbers from 0, not all of them 0")
     most = max(choices)
     if most * top_k > sum(choices) * (1 + 1e-9):
         cause = f"{what}: expert {choices.index(most)} has {most / sum(choices):.1%} of the choices"
         raise JobError(7, cause, f"a row chooses {top_k} different ones: none can have more than {1 / top_k:.1%}")
     return choices
+
+
+_LEAST, _MOST = 1e-300, 1e300
+"""Between which sums of counts can be divided by, and into."""
 
 
 def no_experts(model: str, fix: str) -> JobError:

@@ -24,6 +24,8 @@ Law: TypeAlias = Literal["uniform", "even", "zipf", "counts", "trace"]
 _WAYS: Final = "give uniform, even, zipf:1.2, counts:8x64,120x0, or a file (.parquet, .json, .toml)"
 _MOST_EXPONENT: Final = 10.0
 _MOST_COUNTED: Final = 1 << 16
+_MOST_WHOLE: Final = 2.0**53 - 1.0
+"""Beyond it two numbers may be read as one."""
 
 
 def _no_choices() -> Ints:
@@ -184,8 +186,8 @@ def _of_columns(columns: Mapping[str, Floats], name: str) -> Routing:
 
 
 def _whole(column: Floats, what: str, name: str) -> Ints:
-    if not (np.isfinite(column).all() and (column >= 0).all() and (column == np.floor(column)).all()):
-        raise JobError(121, f"{name}: column {what} has other than whole numbers from 0", "number from 0")
+    if not ((column >= 0) & (column <= _MOST_WHOLE) & (column == np.floor(column))).all():
+        raise JobError(121, f"{name}: column {what} has other than whole numbers from 0, below 2^53", "number from 0")
     return column.astype(np.int64)
 
 

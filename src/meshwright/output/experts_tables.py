@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.units import show_bytes, show_seconds, show_short
@@ -28,13 +29,18 @@ def _percent(value: float) -> str:
     return f"{value:.1%}"
 
 
+def _at_least(value: float) -> str:
+    """Three decimals, rounded up: less would not do."""
+    return f"{ceil(value * 1000) / 1000:.3f}"
+
+
 def _one(value: float) -> str:
     return f"{value:.1f}"
 
 
 LAYER_COLUMNS: Final = (
     Column(name="layer", value=lambda row: row.layer),
-    Column(name="experts read", value=lambda row: row.distinct_experts),
+    Column(name="experts chosen", value=lambda row: row.distinct_experts),
     Column(name="expected", value=lambda row: row.expected_distinct_experts, show=_one),
     Column(name="weights read", value=lambda row: row.weight_bytes, show=show_bytes, unit="B"),
     Column(name="hottest", value=lambda row: row.hottest_expert),
@@ -54,7 +60,7 @@ CAPACITY_COLUMNS: Final = (
     Column(name="of choices", value=lambda row: row.dropped_fraction, show=_percent),
     Column(name="padding", value=lambda row: row.padding),
     Column(name="of rows run", value=lambda row: row.padding_fraction, show=_percent),
-    Column(name="factor that drops none", value=lambda row: row.least_capacity_factor, show=lambda v: f"{v:.3f}"),
+    Column(name="factor that drops none", value=lambda row: row.least_capacity_factor, show=_at_least),
 )
 EXCHANGE_COLUMNS: Final = (
     Column(name="one row a token", value=lambda row: _WAYS[row.id], side="left"),

@@ -62,6 +62,7 @@ def checked_options(options: ExpertsOptions) -> ExpertsOptions:
         "ep": (options.ep, 1, _MOST_RANKS),
         "etp": (options.etp, 1, _MOST_RANKS),
         "replicas": (options.replicas, 0, _MOST_REPLICAS),
+        "attention-ranks": (1 if options.attention_ranks is None else options.attention_ranks, 1, _MOST_RANKS),
         "capacity-factor": (
             1.0 if options.capacity_factor is None else options.capacity_factor,
             _LEAST_FACTOR,
@@ -75,7 +76,7 @@ def checked_options(options: ExpertsOptions) -> ExpertsOptions:
         cause = f"--attention {options.attention} and --attention-ranks {options.attention_ranks}"
         raise LayoutError(43, cause, "a pool of experts has ranks of attention beside it, and nothing else has")
     ranks = options.ep * options.etp + (options.attention_ranks or 0)
-    if not 1 <= ranks <= _MOST_RANKS or (options.attention_ranks or 1) < 1:
+    if not 1 <= ranks <= _MOST_RANKS:
         raise LayoutError(43, f"{ranks} ranks of experts and attention", f"give 1 to {_MOST_RANKS}")
     return options
 

@@ -11,7 +11,7 @@ from meshwright.base.errors import JobError
 from meshwright.job.routing import checked_routing, read_routing
 from meshwright.scenarios._experts_options import MOST_FACTOR, exact_factor
 from meshwright.search.assign import assign
-from meshwright.workload.expert_batches import Slots, capacity_rows, executed, skipping
+from meshwright.workload.expert_batches import Slots, capacity_rows, executed, least_factor, skipping
 from meshwright.workload.routing import batch
 
 NONE: Final = "none"
@@ -51,8 +51,9 @@ def expert_capacity(loads: str, beside: str, top_k: int, groups: int, capacity_f
     """
     routing = read_routing(f"counts:{loads}" if beside == NONE else f"counts:{loads},{beside}")
     rows = np.array(routing.counts[0])
-    total, experts = int(rows.sum()), len(rows)
-    whole = bool((rows == np.floor(rows)).all()) and total % max(top_k, 1) == 0
+    counted = bool((np.isfinite(rows) & (rows == np.floor(rows))).all())
+    total, experts = int(rows.sum()) if counted else 0, len(rows)
+    whole = counted and total % max(top_k, 1) == 0
     if not (whole and 1 <= top_k <= experts and 1 <= total <= _MOST_ROWS and 1 <= groups <= experts):
         cause = f"rows {loads}, {beside} of tokens that choose {top_k} of {experts}, on {groups} groups"
         raise JobError(129, cause, "give whole rows that are those of a number of tokens, and groups of whole experts")
@@ -74,7 +75,7 @@ def expert_capacity(loads: str, beside: str, top_k: int, groups: int, capacity_f
         busiest_group_rows=placed.most,
         balanced_saving_fraction=1.0 - total / groups / placed.most,
         capacity_rows=run.capacity or 0,
-        least_capacity_factor=float(run.asked.max() * experts / total),
+        least_capacity_factor=least_factor(int(run.asked.max()), tokens, top_k, experts),
         dropped=tuple((run.asked - run.kept).tolist()),
         dropped_rows=run.dropped,
         dropped_fraction=run.dropped / total,

@@ -19,6 +19,8 @@ from meshwright.base.units import show_bytes, show_seconds
 from meshwright.cost.experts import wires
 from meshwright.job.expert_load import no_experts
 from meshwright.job.routing import Routing, checked_routing, read_routing
+from meshwright.layout.layouts import table
+from meshwright.layout.rules import keeps_all
 from meshwright.scenarios._experts_options import (
     DRAWN_AT_MOST,
     ExpertsOptions,
@@ -35,11 +37,14 @@ from meshwright.workload.routing import is_drawn, record_bytes
 from meshwright.workload.row_formats import row_format_bytes
 
 if TYPE_CHECKING:
+    from meshwright.layout.layout import Layout
     from meshwright.model.feed_forwards import Experts
     from meshwright.model.model import Model
     from meshwright.system.graph import Fabric
     from meshwright.system.system import System
 
+_AXES: Final = {**dict.fromkeys(("LAY003", "LAY004", "LAY005"), "tp"), "LAY006": "etp"}
+"""Of a rule, the degree to change."""
 _NOT_MODELLED: Final = (
     "routers, shared experts, attention's own products and norms: only what chosen rows go through",
     "queues and start-up of kernels: an exchange lasts as long as its busiest link, experts run at their roofline",
@@ -92,12 +97,15 @@ def answer_on(model: Model, system: System, options: ExpertsOptions, network: Sy
     layers = expert_layers(model)
     if not layers:
         raise no_experts(model.name, "name a mixture of experts, as Qwen/Qwen3-30B-A3B")
+    if len({mixture for _, mixture in layers.values()}) > 1:
+        cause = f"{model.name} has mixtures of several kinds, and one answer has one number of experts and choices"
+        raise JobError(140, cause, "give a model whose mixtures are alike")
     sizes = {layer: (int(held(item.experts)), int(held(item.top_k))) for layer, (_, item) in layers.items()}
     routing = checked_routing(read_routing(options.routing), sizes)
     layout = layout_of(options)
-    check_layout(model, system, layout)
-    chosen = _layers(routing, options, layers)
     fabric = _fabric(network, options)
+    _check(model, system, layout, options)
+    chosen = _layers(routing, options, layers)
     ranks = _ranks(options)
     setting = Setting(
         model=model,
@@ -135,6 +143,31 @@ def answer_on(model: Model, system: System, options: ExpertsOptions, network: Sy
         },
         next_commands=_next(options, rows),
     )
+
+
+def _check(model: Model, system: System, layout: Layout, options: ExpertsOptions) -> None:
+    """Raises LAY003.. for a layout that no ranks can hold; the fix is the nearest degree that this question takes."""
+    try:
+        check_layout(model, system, layout)
+    except LayoutError as problem:
+        first = _AXES.get(problem.code, "ep")
+        for axis in (first, *(name for name in ("ep", "etp", "tp") if name != first)):
+            nearest = _nearest(model, system, options, axis)
+            if nearest is not None:
+                raise LayoutError(int(problem.code[3:]), problem.cause, f"--{axis} {nearest}") from problem
+        fix = "no one of --ep, --etp and --tp mends it: change several"
+        raise LayoutError(int(problem.code[3:]), problem.cause, fix) from problem
+
+
+def _nearest(model: Model, system: System, options: ExpertsOptions, axis: str) -> int | None:
+    """The degree closest to the one that was asked for with which the layout keeps every rule, or None."""
+    asked = int(held(getattr(options, axis) or 1))
+    tried = sorted(range(1, system.devices + 1), key=lambda degree: abs(degree - asked))
+    probes = [replace(options, **{axis: degree}) for degree in tried]
+    probes = [probe for probe in probes if held(probe.ep * probe.etp) % held(probe.tp or 1) == 0]
+    probes = [probe for probe in probes if _ranks(probe) <= system.devices]
+    kept = keeps_all(model, table([layout_of(probe) for probe in probes]))
+    return next((int(getattr(probe, axis)) for probe, keeps in zip(probes, kept, strict=True) if keeps), None)
 
 
 def _found(setting: Setting, layers: dict[int, tuple[int, Experts]], chosen: tuple[int, ...]) -> list[Layer]:
@@ -246,6 +279,8 @@ def _verdict(model: Model, rows: list[LayerRow], options: ExpertsOptions) -> Ver
     distinct = np.mean([row.distinct_experts for row in rows])
     weights = held(sum(row.weight_bytes for row in rows)) / len(rows)
     read = f"{distinct:.1f} experts a layer are read, {show_bytes(weights)}"
+    if any(row.slots_read != row.distinct_experts for row in rows):  # copies, padding, drops
+        read = f"{distinct:.1f} experts a layer are chosen, {show_bytes(weights)} are read"
     where = f"{worst.busiest_rows:,} rows in layer {worst.layer}"
     told = [
         f"{model.name}, {len(rows)} layers, {int(held(options.tokens)):,} tokens: {read}",

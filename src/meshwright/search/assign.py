@@ -16,7 +16,7 @@ from meshwright.base.errors import LayoutError, suggest
 from meshwright.search.milp import fill
 
 if TYPE_CHECKING:
-    from meshwright.base.numbers import Ints
+    from meshwright.base.numbers import Bools, Ints
 
 Method: TypeAlias = Literal["contiguous", "round_robin", "greedy", "exact"]
 METHODS: Final = get_args(Method)
@@ -115,7 +115,7 @@ def _swapped(start: Ints, loads: Ints, bins: int) -> Assignment:
     held = found.loads.copy()
     while held.max() > found.bound:
         full = int(np.argmax(held))
-        own, other = np.flatnonzero(bin_of == full), np.flatnonzero(bin_of != full)
+        own, other = (_different(places, bin_of, loads) for places in (bin_of == full, bin_of != full))
         moved = loads[own][:, None] - loads[other]
         after = np.maximum(held[full] - moved, held[bin_of[other]] + moved)
         best = int(np.argmin(after))
@@ -127,6 +127,13 @@ def _swapped(start: Ints, loads: Ints, bins: int) -> Assignment:
         held[bin_of[two]] += step
         bin_of[one], bin_of[two] = bin_of[two], full
     return _found(bin_of, loads, bins, found.bound)
+
+
+def _different(places: Bools, bin_of: Ints, loads: Ints) -> Ints:
+    """The first of the items of equal load in one bin, in their order: exchanged, all of them are alike."""
+    items = np.flatnonzero(places)
+    _, first = np.unique(np.stack([bin_of[items], loads[items]]), axis=1, return_index=True)
+    return items[np.sort(first)]
 
 
 def _solved(start: Assignment, loads: Ints, bins: int) -> Assignment:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import numpy as np
@@ -64,6 +65,14 @@ def capacity_rows(factor: Fraction, tokens: int, top_k: int, slots: int) -> int:
     Source: chapter "Training systems", section 10.3.4.
     """
     return int(factor * tokens * top_k / slots)
+
+
+def least_factor(rows: int, tokens: int, top_k: int, slots: int) -> float:
+    """The least factor, as it is written in decimals, under which a slot takes so many rows."""
+    found = rows * slots / (tokens * top_k)
+    while capacity_rows(Fraction(repr(found)), tokens, top_k, slots) < rows:
+        found = nextafter(found, inf)
+    return found
 
 
 def executed(choices: Ints, slots: Slots, capacity: int | None) -> Executed:

@@ -125,7 +125,7 @@ def _systematic(likely: Floats, top_k: int, tokens: int, generator: np.random.Ge
     """
     order = generator.permuted(np.broadcast_to(np.arange(len(likely)), (tokens, len(likely))), axis=1)
     ends = np.cumsum(likely[order], axis=1)
-    ends[:, -1] = top_k
+    ends[:, -1] = np.inf  # rounding leaves a mark beyond the last sum, as beyond `top_k` itself
     marks = generator.random((tokens, 1)) + np.arange(top_k)
     place = (ends[:, None, :] <= marks[:, :, None]).sum(axis=2)
     return np.take_along_axis(order, place, axis=1)

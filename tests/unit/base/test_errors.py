@@ -183,6 +183,7 @@ MEANING = {
     "JOB126": "a Parquet file without the package that reads it",
     "JOB127": "a column of Parquet that is no column of numbers",
     "JOB128": "more tokens than were recorded",
+    "JOB140": "mixtures of experts that are not alike, of which one answer is asked",
     "JOB129": "rows of experts, or a capacity of theirs, out of range",
     "LAY001": "a layout field that is unknown or out of range",
     "LAY002": "more devices than the system has",

@@ -68,6 +68,10 @@ def test_counts_of_layers_are_a_row_an_expert_that_was_chosen(tmp_path):
         ({"layer": [0, 0], "expert": [1, 1], "count": [2, 3]}, "JOB121"),
         ({"token": [0, None], "expert": [0, 1]}, "JOB127"),
         ({"token": ["a", "b"], "expert": [0, 1]}, "JOB127"),
+        ({"token": ["1", "1"], "expert": [0, 1]}, "JOB127"),
+        ({"token": [True, True], "expert": [0, 1]}, "JOB127"),
+        ({"token": [2**53, 2**53 + 1], "expert": [0, 1]}, "JOB121"),
+        ({"token": pa.array([2**64 - 1, 0], pa.uint64()), "expert": [0, 1]}, "JOB121"),
     ],
 )
 def test_a_recording_that_cannot_be_is_refused(tmp_path, columns, code):
@@ -84,7 +88,9 @@ def test_a_routing_that_is_none_is_refused(text):
         read_routing(text)
 
 
-@pytest.mark.parametrize("text", ["counts:9,1,1,1", "counts:0x1", "counts:5x1", "counts:-1,1,1,1"])
+@pytest.mark.parametrize(
+    "text", ["counts:9,1,1,1", "counts:0x1", "counts:5x1", "counts:-1,1,1,1", "counts:4x1e308", "counts:4x5e-324"]
+)
 def test_counts_that_no_layer_can_have_are_refused(text):
     with pytest.raises(JobError, match=r"JOB007|JOB120"):
         checked_routing(read_routing(text), LAYERS)

@@ -39,7 +39,7 @@ def test_loads_add_up_to_tokens_times_k_and_what_runs_to_that_minus_drops(routin
 def test_the_least_capacity_factor_drops_nothing_and_less_does():
     for row in asked(ep=2, routing="zipf:1")["layers"]:
         factor = row["least_capacity_factor"]
-        both = [asked(ep=2, routing="zipf:1", capacity_factor=value) for value in (factor + 1e-9, factor * 0.9)]
+        both = [asked(ep=2, routing="zipf:1", capacity_factor=value) for value in (factor, factor * 0.999)]
         assert both[0]["layers"][row["layer"]]["dropped"] == 0 < both[1]["layers"][row["layer"]]["dropped"]
 
 
@@ -131,7 +131,8 @@ def test_a_trace_is_answered_as_recorded(tmp_path):
         ({"ep": 2, "tp": 3}, "LAY043"),
         ({"ep": 2, "replicas": 1}, "LAY040"),
         ({"ep": 3}, "LAY007"),
-        ({"ep": 4, "etp": 4}, "LAY002"),
+        ({"ep": 4, "etp": 4}, "LAY043"),
+        ({"attention": "pool", "attention_ranks": 0}, "JOB124"),
     ],
 )
 def test_what_cannot_be_is_refused(given, code):
@@ -139,6 +140,39 @@ def test_what_cannot_be_is_refused(given, code):
     with pytest.raises((JobError, LayoutError)) as raised:
         asked(model, **given)
     assert raised.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("given", "axis", "nearest"),
+    [({"ep": 3}, "ep", 2), ({"ep": 2, "etp": 3}, "etp", 2), ({"ep": 8, "etp": 2, "tp": 16}, "tp", 8)],
+)
+def test_the_fix_of_a_rule_is_an_option_of_this_question_and_keeps_it(given, axis, nearest):
+    with pytest.raises(LayoutError) as raised:
+        asked(system=BOXES, **given)
+    assert raised.value.fix == f"--{axis} {nearest}"
+    assert asked(system=BOXES, **{**given, axis: nearest})["verdict"]["answer"] == "yes"
+
+
+def test_where_no_one_degree_mends_a_layout_the_fix_says_so():
+    with pytest.raises(LayoutError) as raised:
+        asked(ep=3, etp=1, tp=3)
+    assert "change several" in raised.value.fix
+
+
+def test_experts_that_are_chosen_and_bytes_that_are_read_are_told_apart_where_they_differ():
+    def told(**given):
+        return asked(routing="even", ep=2, **given)["verdict"]["text"]
+
+    assert "8.0 experts a layer are read" in told()
+    assert "8.0 experts a layer are chosen, 0 B are read" in told(capacity_factor=0.001)
+    assert "1.0 experts a layer are chosen" not in told(tokens=1)
+
+
+def test_mixtures_that_differ_have_no_one_answer():
+    block = MODEL.groups[0].block
+    other = replace(block, feed_forward=replace(block.feed_forward, experts=4))
+    with pytest.raises(JobError, match="JOB140"):
+        asked(replace(MODEL, groups=(MODEL.groups[0], replace(MODEL.groups[0], block=other))))
 
 
 def test_a_dense_model_has_no_experts():

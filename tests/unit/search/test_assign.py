@@ -37,6 +37,19 @@ def problems():
     )
 
 
+@pytest.mark.parametrize(
+    ("loads", "bins", "bound"),
+    [
+        pytest.param([5, 5, 5, 5], 2, 10, id="the mean"),
+        pytest.param([20, 1, 2, 3], 2, 21, id="the largest with the smallest"),
+        pytest.param([10, 10, 10, 0], 2, 20, id="two of the three largest share a bin"),
+        pytest.param([9, 9, 9, 9, 9, 0, 0, 0, 0], 3, 18, id="of four large ones two do, and so of five"),
+    ],
+)
+def test_the_bound_is_the_mean_or_what_the_largest_items_force_on_one_bin(loads, bins, bound):
+    assert least_bound(np.array(loads), bins) == bound == by_force(loads, bins)
+
+
 @settings(max_examples=25, deadline=None)
 @given(problem=problems())
 def test_an_exact_placement_is_the_best_of_all(problem):

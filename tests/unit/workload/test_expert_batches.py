@@ -10,6 +10,7 @@ from meshwright.workload.expert_batches import (
     dealt,
     earlier,
     executed,
+    least_factor,
     relayed,
     rows_sent,
     skipping,
@@ -28,6 +29,15 @@ def test_the_capacity_is_a_floor_of_exact_fractions(factor, capacity):
     """Chapter "Training systems", section 10.3.4."""
     assert capacity_rows(Fraction(factor), 128, 1, 2) == capacity
     assert capacity_rows(Fraction("1.1"), 100, 1, 10) == 11
+
+
+@pytest.mark.parametrize("slots", [8, 9, 48, 144])
+def test_the_least_factor_holds_so_many_rows_as_it_is_written_and_nothing_below_does(slots):
+    for tokens, top_k in ((59, 8), (7, 3), (10, 1)):
+        for rows in range(1, tokens + 1):
+            factor = least_factor(rows, tokens, top_k, slots)
+            assert capacity_rows(Fraction(repr(factor)), tokens, top_k, slots) >= rows
+            assert capacity_rows(Fraction(repr(factor * (1 - 1e-12))), tokens, top_k, slots) < rows
 
 
 def test_what_exceeds_the_capacity_is_dropped_and_what_is_missing_is_padding():

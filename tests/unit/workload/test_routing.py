@@ -3,7 +3,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from meshwright.job.routing import read_routing
+from meshwright.job.routing import Routing, read_routing
 from meshwright.workload.feed_forward import distinct_experts, found_by
 from meshwright.workload.routing import batch, inclusion, is_drawn
 
@@ -63,6 +63,42 @@ def test_a_drawn_batch_is_the_same_for_a_seed_and_another_in_another_layer():
     assert (first == batch(routing, 0, 16, 2, 50, seed=0)).all()
     assert (first != batch(routing, 1, 16, 2, 50, seed=0)).any()
     assert (first != batch(routing, 0, 16, 2, 50, seed=1)).any()
+
+
+def test_each_layer_of_a_recording_has_its_own_choices():
+    routing = Routing(law="trace", choices=np.array([[[0, 1]], [[2, 3]]]), layers=(0, 1))
+    assert [batch(routing, place, 4, 2, 1, seed=0).tolist() for place in (0, 1)] == [[[0, 1]], [[2, 3]]]
+    assert [inclusion(routing, place, 4, 2).tolist() for place in (0, 1)] == [[1, 1, 0, 0], [0, 0, 1, 1]]
+
+
+def test_counts_are_drawn_where_those_of_one_layer_are_no_whole_rows():
+    whole, uneven = (2.0, 2.0, 2.0, 2.0), (3.0, 2.0, 2.0, 1.5)
+    assert not is_drawn(Routing(law="counts", counts=(whole, whole)), 4, 2)
+    assert is_drawn(Routing(law="counts", counts=(whole, uneven)), 4, 2)
+
+
+def test_counts_bring_any_two_experts_together():
+    """Neighbours of one order alone would never meet: each token has an order of its own."""
+    found = batch(Routing(law="counts", counts=((1.0,) * 4,)), 0, 4, 2, 401, seed=0)
+    assert {tuple(sorted(row)) for row in found.tolist()} == {(a, b) for b in range(4) for a in range(b)}
+
+
+class _Latest:
+    """A generator that shuffles nothing and draws the largest number below one."""
+
+    def permuted(self, order, axis):
+        del axis
+        return order
+
+    def random(self, shape):
+        return np.full(shape, np.nextafter(1.0, 0.0))
+
+
+@pytest.mark.parametrize("top_k", [1, 3, 8])
+def test_the_largest_number_that_can_be_drawn_still_finds_an_expert(monkeypatch, top_k):
+    monkeypatch.setattr("numpy.random.default_rng", lambda _: _Latest())
+    found = batch(Routing(law="counts", counts=((0.1,) * 10,)), 0, 10, top_k, 3, seed=0)
+    assert found[:, -1].tolist() == [9] * 3
 
 
 def test_counts_of_the_whole_batch_are_dealt_exactly():
