@@ -302,6 +302,7 @@ MEANING = {
     "SYS035": "a rewiring without links, bytes or time",
     "SYS036": "a network whose paths are too many to be followed",
     "SYS040": "an air limit of racks that air does not cool, or beside another",
+    "SYS041": "the paths of a network of one device",
     "SYS020": "an unknown topology",
     "SYS021": "a topology spec that cannot be read",
     "SYS022": "ports of a chip that do not suffice",
