@@ -18,7 +18,7 @@ from meshwright.job.serve import MOST_TOKENS, check_range
 from meshwright.layout.layout import Layout, checked_layout, fields_of
 from meshwright.layout.layouts import table
 from meshwright.layout.placement import instances
-from meshwright.layout.rules import first_broken, keeps_all
+from meshwright.layout.rules import cuts_unevenly, first_broken, keeps_all
 from meshwright.model.model import group_blocks, parameter_bytes
 from meshwright.scenarios._by_length import by_length
 from meshwright.scenarios._engine import FIT_LEFT_OUT, engine_refusal, for_engine, serving_rules
@@ -147,14 +147,15 @@ def fit_ledger(model: Model, system: System, layout: Layout, options: FitOptions
 
 
 def check_layout(model: Model, system: System, layout: Layout, engine: Sequence[Rule] = ()) -> Excluded | None:
-    """Why an engine refuses a layout that could be held, or None.
+    """Why an engine refuses a layout, or None. Where one is asked, so is one whose degrees cut unevenly.
 
-    Raises LAY001 (a degree), the code of the first broken rule where it can not be held either, or LAY002 when the
-    system is too small.
+    Raises LAY001 (a degree), the code of the first broken rule where it can not be held or none is asked, or LAY002
+    when the system is too small.
     """
     columns = table([checked_layout(layout)])
     broken = first_broken(model, columns, system.devices, engine)[0]
-    if broken is not None and not keeps_all(model, columns)[0]:
+    told = cuts_unevenly(model, columns) if engine else keeps_all(model, columns)
+    if broken is not None and not told[0]:
         raise rule_error(broken)
     size = np.array([layout.world_size // layout.replicas])
     room = int(instances(size, system.nodes, system.devices_per_node)[0])

@@ -82,3 +82,15 @@ def test_pages_of_other_layers_are_refused(model):
     with pytest.raises(ModelError) as caught:
         hybrid_pages(model, 1, 4096, 2**30, 16, 1)
     assert caught.value.code == "MOD041"
+
+
+@pytest.mark.parametrize("sessions", [0, 1, 40])
+def test_tokens_that_fit_stand_beside_the_fixed_state_of_the_resident_sessions(sessions):
+    found = memory(HYBRID, context=1024 if sessions else 0, sessions=sessions)
+    fixed = cached_bytes(HYBRID, 1024) - 1024 * found["kv_bytes_per_token"]
+    free = found["capacity_bytes"] - found["workspace_bytes"] - found["parameters_bytes"]
+    assert fixed > 60_000_000
+    assert found["max_kv_tokens"] == (free - max(sessions, 1) * fixed) // found["kv_bytes_per_token"]
+    row = found["by_length"][0]
+    as_many = memory(HYBRID, context=row["context"], sessions=row["max_sessions"])
+    assert row["max_kv_tokens"] <= as_many["max_kv_tokens"] < row["max_kv_tokens"] + row["context"] + fixed // 20480

@@ -47,6 +47,11 @@ class Attention:
         return (self.heads,)
 
     @property
+    def head_names(self) -> tuple[str, ...]:
+        """What each of `head_counts` is a count of."""
+        return ("attention heads",)
+
+    @property
     def kv_head_counts(self) -> tuple[int, ...]:
         """KV heads."""
         return (self.kv_heads,)
