@@ -2,8 +2,8 @@
 
 A list names modules as checkpoints do (`model.layers.3.mlp.gate`, `lm_head`, `self_attn`), by a wildcard
 (`model.layers.*.self_attn*`) or by a regular expression (`re:.*mlp.gate$`). A name stands for all modules inside it.
-A module is one format in all layers that have it, so a list that splits the layers of one is refused; but shared experts may
-be kept plain beside routed ones, linear attention beside full, one projection beside the others.
+A module is one format in all layers that have it, so a list that splits the layers of one is refused; but shared
+experts may be kept plain beside routed ones, linear attention beside full, one projection beside the others.
 """
 
 from __future__ import annotations

@@ -135,8 +135,8 @@ class EngineBudget(TypedDict):
     that it counts, for which free_outside_bytes are left.   graphs_low_bytes, graphs_high_bytes: what it captures,
     inside what it shares out or beside it.   loading_gpu_memory_utilization: the share at which weights are loaded and
     nothing is left; at the least one a longest request fits.   kv_bytes_per_token: by the engine's count.
-    activations_bytes: of a computed reserve, those of its largest step.   least_kv_bytes_per_token: what a position adds
-    where every window is full.
+    activations_bytes: of a computed reserve, those of its largest step.   least_kv_bytes_per_token: what a position
+    adds where every window is full.
     """
 
     id: Name
