@@ -34,6 +34,7 @@ from meshwright.scenarios._shared import (
     position_warning,
     rate_notes,
     rule_error,
+    shared_left_out,
     sources_of,
     stated_model,
     stated_system,
@@ -60,7 +61,8 @@ STAGED_LEFT_OUT: Final = "contention for host memory: devices of a box have no p
 def left_out(model: Model, system: System, own: Sequence[str], of_experts: Sequence[str]) -> tuple[str, ...]:
     """What no serving plan models, what this one does not (`own`), and what a mixture adds (`of_experts`)."""
     experts = of_experts if has_experts(model) else ()
-    return (*LEFT_OUT, *own, *experts, *(() if system.peer_to_peer else (STAGED_LEFT_OUT,)))
+    staged = () if system.peer_to_peer else (STAGED_LEFT_OUT,)
+    return (*LEFT_OUT, *own, *experts, *staged, *shared_left_out(model))
 
 
 def check_experts(model: Model, options: ServeOptions) -> None:

@@ -234,6 +234,7 @@ MEANING = {
     "MOD024": "an unknown number format",
     "MOD025": "bits that make no number format",
     "MOD030": "a question that has no model for a mixer",
+    "MOD031": "a layer that shares keys and values which no layer before it keeps",
     "MOD040": "a question that has no model for a feed-forward",
     "MOD041": "layers whose pages are not known",
     "RUN031": "processes, or groups of them, that cannot measure",

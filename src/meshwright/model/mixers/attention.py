@@ -20,7 +20,9 @@ class Attention:
     own chunk of so many, itself and before it; None is one chunk of all.
     qkv_bias, out_bias: biases on q, k and v, and on o.   qk_norm: a norm on queries and keys, of width head_dim
     ("head") or over all heads together ("full").   output_gate: q_proj also makes a gate, twice as wide.
-    sinks: a learned score of each query head, which softmax weighs beside the positions.
+    sinks: a learned score of each query head, which softmax weighs beside the positions.   shared_kv: it makes and keeps
+    no keys and values of its own, and reads those of the last layer before it that does, and sees what it does (YOCO,
+    arXiv 2405.05254; cross-layer attention, arXiv 2405.12981).
     """
 
     heads: int
@@ -33,6 +35,7 @@ class Attention:
     qk_norm: Literal["none", "head", "full"] = "none"
     output_gate: bool = False
     sinks: bool = False
+    shared_kv: bool = False
 
     @property
     def kind(self) -> str:
@@ -66,7 +69,7 @@ class Attention:
         queries = Dim(role="heads", size=self.heads * width, grain=width)
         values = Dim(role="heads", size=self.heads * self.head_dim, grain=self.head_dim)
         keys, plain = self._keys(), Dim(role="hidden", size=hidden)
-        inputs = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
+        inputs = {"q_proj": queries} if self.shared_kv else {"q_proj": queries, "k_proj": keys, "v_proj": keys}
         found = [_matrix(f"self_attn.{name}", (out, plain)) for name, out in inputs.items()]
         found.append(_matrix("self_attn.o_proj", (plain, values)))
         if self.qkv_bias:
@@ -78,14 +81,14 @@ class Attention:
         if self.qk_norm != "none":
             normed = Dim(role="head_dim", size=self.head_dim)
             widths = (normed, normed) if self.qk_norm == "head" else (values, keys)
-            names = zip(("q_norm", "k_norm"), widths, strict=True)
-            found += [_vector(f"self_attn.{name}.weight", "norms", width) for name, width in names]
+            names = list(zip(("q_norm", "k_norm"), widths, strict=True))
+            made = names[:1] if self.shared_kv else names
+            found += [_vector(f"self_attn.{name}.weight", "norms", width) for name, width in made]
         return tuple(found)
 
     def token_state(self) -> tuple[PositionState, ...]:
-        """A key and a value of every KV head, of the positions in the window."""
-        rows = (_vector(name, "kv_cache", self._keys()) for name in ("key_cache", "value_cache"))
-        return tuple(PositionState(tensor=row, span=self._span()) for row in rows)
+        """A key and a value of every KV head, of the positions in the window; none of keys that another layer keeps."""
+        return () if self.shared_kv else self._rows()
 
     def session_state(self) -> tuple[SessionState, ...]:
         """None."""
@@ -93,19 +96,23 @@ class Attention:
 
     def matrix_products(self, form: Form) -> tuple[MatrixProduct, ...]:  # noqa: ARG002 - it has one form
         """q, k, v and o."""
-        names = ("q_proj", "k_proj", "v_proj", "o_proj")
+        names = ("q_proj", "o_proj") if self.shared_kv else ("q_proj", "k_proj", "v_proj", "o_proj")
         return tuple(MatrixProduct(name=f"self_attn.{name}") for name in names)
 
     def pair_products(self, form: Form) -> tuple[PairProduct, ...]:  # noqa: ARG002 - it has one form
         """Each query head scores every position it sees and mixes the values."""
         heads = Dim(role="heads", size=self.heads * self.head_dim, grain=self.head_dim)
         query, mixed = (_vector(name, "attention", heads) for name in ("query", "mixed"))
-        state, span = self.token_state(), self._span()
+        state, span = self._rows(), self._span()
         return (PairProduct(name="attention", scores=query, values=mixed, state=state, span=span),)
 
     def recurrences(self) -> tuple[Recurrence, ...]:
         """None."""
         return ()
+
+    def _rows(self) -> tuple[PositionState, ...]:
+        rows = (_vector(name, "kv_cache", self._keys()) for name in ("key_cache", "value_cache"))
+        return tuple(PositionState(tensor=row, span=self._span()) for row in rows)
 
     def _span(self) -> Span:
         return Span(window=self.window, chunk=self.chunk)
