@@ -148,6 +148,9 @@ def refused_by(engine: str, model: Model, tp: int, ep: int = 1) -> str | None:
 
 def checked(check: Mapping[str, Any]) -> tuple[Any, Any]:
     """What the product says to one check of a case, and what the case states."""
+    if "says" in check:
+        told = _told(check, model_of(check["model"], weights=check.get("weights")))
+        return str(check["says"] in str(select(as_json(told), check["path"]))), "True"
     if "study" in check:
         said = select(
             as_json(run_study(check["study"], {"model": check["model"], **_text(check["set"])}, ())), check["path"]

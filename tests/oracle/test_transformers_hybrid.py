@@ -130,6 +130,25 @@ def test_a_forward_pass_keeps_the_states_that_the_config_says(family):
             assert states(config, TOKENS) == expected, config
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("tokens", [1, TOKENS, 3 * TOKENS])
+def test_lightning_attention_keeps_the_state_that_the_config_says_whatever_the_length(seed, tokens):
+    """Its class has a cache of its own: a list of states beside the layers that keep positions."""
+    config = random_config("minimax", seeded("lightning", seed)) if seed else full_config("minimax")
+    model = AutoModelForCausalLM.from_config(config_of(config), experts_implementation="eager").eval()
+    with torch.no_grad():
+        cache = model(torch.zeros(1, tokens, dtype=torch.long), use_cache=True).past_key_values
+    expected = expected_states(config, tokens)
+    kinds = [read_config(config, "model").kinds[kind].mixer for kind in read_config(config, "model").kind_of_layer]
+    for layer, (mixer, kept) in enumerate(zip(kinds, expected, strict=True)):
+        if mixer.session_state():
+            state = cache.linear_cache[layer]
+            assert {"recurrent": state.numel()} == kept
+            assert state.shape[1:] == (mixer.heads, mixer.head_dim, mixer.head_dim)
+        elif mixer.kind == "full_attention":
+            assert {"positions": cache.layers[layer].keys.numel() + cache.layers[layer].values.numel()} == kept
+
+
 def test_a_recurrent_state_is_kept_in_fp32_and_inputs_of_a_convolution_in_the_models_format():
     made = config_of(full_config("qwen3_5_text"))
     model = AutoModelForCausalLM.from_config(made).to(torch.bfloat16).eval()

@@ -36,6 +36,7 @@ FAMILIES: Final = (
     "olmo2",
     "phi3",
     "qwen2",
+    "qwen2_moe",
     "qwen3",
     "qwen3_moe",
 )
@@ -116,6 +117,17 @@ FULL_CONFIGS: Final[dict[str, dict[str, Any]]] = {
     "mistral": {**_SIZES, "sliding_window": 6},
     "mixtral": {**_SIZES, "sliding_window": 6, "num_local_experts": 12, "num_experts_per_tok": 3},
     "qwen2": {**_SIZES, **_QWEN_WINDOW},
+    "qwen2_moe": {
+        **_SIZES,
+        **_QWEN_WINDOW,
+        "qkv_bias": False,
+        "moe_intermediate_size": 24,
+        "shared_expert_intermediate_size": 40,
+        "num_experts": 12,
+        "num_experts_per_tok": 3,
+        "decoder_sparse_step": 2,
+        "mlp_only_layers": [0],
+    },
     "qwen3": {**_SIZES, **_QWEN_WINDOW, "attention_bias": True},
     "qwen3_moe": {
         **_SIZES,
@@ -320,6 +332,13 @@ def _qwen3_moe(rng: Random, layers: int) -> dict[str, Any]:
     }
 
 
+def _qwen2_moe(rng: Random, layers: int) -> dict[str, Any]:
+    mixture = _qwen3_moe(rng, layers)
+    experts = mixture.pop("num_local_experts", mixture.pop("num_experts", 0))
+    more = {"num_experts": experts, "shared_expert_intermediate_size": rng.randint(1, 60)}
+    return {**mixture, **_qwen2(rng, layers), **more, "qkv_bias": rng.random() < 0.5}
+
+
 _FAMILY_FIELDS: Final = {
     "gemma2": _gemma2,
     "gemma3_text": _gemma3_text,
@@ -332,6 +351,7 @@ _FAMILY_FIELDS: Final = {
     "mistral": _mistral,
     "mixtral": _mixtral,
     "qwen2": _qwen2,
+    "qwen2_moe": _qwen2_moe,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
 }

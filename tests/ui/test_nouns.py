@@ -157,7 +157,7 @@ def test_kv_sets_the_format_of_the_cache_for_every_verb():
     assert times == sorted(set(times))
 
 
-@pytest.mark.parametrize("name", ["fp8", "int8", "int4", "mxfp4", "nvfp4"])
+@pytest.mark.parametrize("name", ["fp8", "int8", "int4", "mxfp4", "nvfp4", "q8_0", "q4_k"])
 def test_weights_in_a_what_if_format_name_their_grouping(name):
     answer = answer_of("inspect", "Qwen/Qwen3-30B-A3B", "--weights", name)
     assert any(note.startswith(f"--weights {name} (assumed): ") for note in answer["notes"])

@@ -115,7 +115,11 @@ def typed_options(context: click.Context, settings: tuple[str, ...], apart: tupl
 
 
 _HELD: Final = {
-    "workspace": WORKSPACE, "max_batched_tokens": None, "reserve": "", "shards": "strict", "engine": None,
+    "workspace": WORKSPACE,
+    "max_batched_tokens": None,
+    "reserve": "",
+    "shards": "strict",
+    "engine": None,
     **dict.fromkeys(("gpu_memory_utilization", "kv_cache_memory", "kv_blocks", "block_size")),
     **dict.fromkeys(("engine_weights", "engine_reserve")),
 }

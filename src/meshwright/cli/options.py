@@ -21,7 +21,7 @@ T = TypeVar("T")
 FORMATS: Final = ("human", "json", "md", "csv")
 WORKSPACE: Final = "2GiB"
 COMPUTED: Final = "computed"
-_WEIGHTS: Final = "bf16, fp16, fp32, fp8, int8, int4, mxfp4 or nvfp4 instead of what the config says."
+_WEIGHTS: Final = "bf16, fp16, fp32, fp8, int8, int4, mxfp4, nvfp4 or q8_0 (GGUF) instead of what the config says."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

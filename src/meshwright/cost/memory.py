@@ -34,7 +34,8 @@ class Ledger:
 
     stage: the pipeline stage of the fullest rank.   kv_cache: of the sessions resident there.   max_sessions,
     max_kv_tokens: per replica, over its copies of attention where each has its own samples, and over cp; the stage with
-    the least room decides (0 when the weights alone do not fit).
+    the least room decides (0 when the weights alone do not fit). Tokens are those beside the state of fixed size of the
+    resident sessions, or of one where there is none.
     """
 
     stage: Ints
@@ -63,7 +64,7 @@ def serving_ledger(
 
     `W + K + U <= C` on every rank. Source: chapter "Supernodes", equation 6-1.
     """
-    weights, session, token = _per_kind(model, layouts, tokens)
+    weights, session, token, state = _per_kind(model, layouts, tokens)
     ends = _ends(model, layouts)
     held: Any = np.zeros((6, len(layouts)), dtype=np.result_type(weights, session, ends))
     resident = local_samples(sessions, layouts)
@@ -71,13 +72,14 @@ def serving_ledger(
     room = np.broadcast_to(np.asarray(capacity_bytes) - workspace, len(layouts))
     for stages, rows in by_stages(layouts):
         counts, numbers = stage_kinds(model, stages)
-        per_stage = tuple(column[rows] @ counts[:, :-2].T for column in (weights, session, token))
+        per_stage = tuple(column[rows] @ counts[:, :-2].T for column in (weights, session, token, state))
         fixed = named(per_stage[0] + ends[rows] @ counts[:, -2:].T, "parameters_bytes")
         cached = named(per_stage[1] * resident[rows, None], "kv_cache_bytes")
         fullest = _fullest(fixed, cached, numbers)
         free = maximum(room[rows, None] - fixed, 0)
         padded = per_stage[1] + per_stage[2] * padding_tokens
-        held[:, rows] = np.stack([*fullest, _room_for(free, padded), _room_for(free, per_stage[2])])
+        beside = maximum(free - per_stage[3] * maximum(resident, 1)[rows, None], 0)
+        held[:, rows] = np.stack([*fullest, _room_for(free, padded), _room_for(beside, per_stage[2])])
     stage, parameters, kv_cache, total, max_sessions, max_tokens = held
     ways = sample_ways(layouts)
     return Ledger(
@@ -137,18 +139,20 @@ def _times(count: Ints, ways: Ints) -> Ints:
     return minimum(count, _UNLIMITED // ways) * ways
 
 
-def _per_kind(model: Model, layouts: Layouts, tokens: int | Ints) -> tuple[Ints, Ints, Ints]:
-    """[rows, kinds] of one layer's weight bytes, bytes of one session's state, and bytes of one cached position."""
+def _per_kind(model: Model, layouts: Layouts, tokens: int | Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """[rows, kinds] of one layer: bytes of weights, of one session's state, of one position, of state of fixed size."""
     weights: list[Ints] = []
     session: list[Ints] = []
     token: list[Ints] = []
+    fixed: list[Ints] = []
     for kind in range(len(model.kinds)):
         stored = stored_columns(model, block_weights(model, kind), layouts)
-        state = _state_bytes(model, kind, layouts, tokens) + _fixed_bytes(model, kind, layouts)
+        fixed.append(_fixed_bytes(model, kind, layouts))
+        state = _state_bytes(model, kind, layouts, tokens) + fixed[-1]
         weights.append(named(stored, f"weights_of_layer_kind_{kind}_bytes"))
         session.append(named(state, f"session_in_layer_kind_{kind}_bytes"))
         token.append(named(_position_bytes(model, kind, layouts), f"token_in_layer_kind_{kind}_bytes"))
-    return np.stack(weights, axis=1), np.stack(session, axis=1), np.stack(token, axis=1)
+    return np.stack(weights, axis=1), np.stack(session, axis=1), np.stack(token, axis=1), np.stack(fixed, axis=1)
 
 
 def _state_bytes(model: Model, kind: int, layouts: Layouts, positions: Any) -> Ints:

@@ -169,9 +169,7 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
         flops: Any = named(operator_flops(layouts, sequence, item, context), f"{item.name}_flops")
         seconds = _seconds(model, system, layouts, recipe, item, flops, efficiency)
         trained = not scored and (place > 0 or recipe.lora_rank == 0)
-        found.append(
-            _Run(flops=flops, seconds=seconds, trained=trained, scored=scored, backward=operator.backward)
-        )
+        found.append(_Run(flops=flops, seconds=seconds, trained=trained, scored=scored, backward=operator.backward))
     return found
 
 

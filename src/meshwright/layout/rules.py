@@ -85,6 +85,14 @@ def first_broken(model: Model, layouts: Layouts, most: int, engine: Sequence[Rul
     return found
 
 
+def cuts_unevenly(model: Model, layouts: Layouts) -> Bools:
+    """True where a row breaks none but rules of degrees that divide sizes: its shards can be told, though none runs."""
+    return keeps(model, layouts, [rule for rule in RULES if rule.code not in _OF_SIZES])
+
+
+_OF_SIZES: Final = frozenset({"LAY003", "LAY004", "LAY005", "LAY006", "LAY007"})
+
+
 def keeps_all(model: Model, layouts: Layouts, engine: Sequence[Rule] = ()) -> Bools:
     """True where a row keeps every rule, those of an engine too if they are given."""
     return keeps(model, layouts, (*RULES, *engine))
@@ -196,6 +204,15 @@ def _undivided(degree: int, sizes: Iterable[int]) -> int:
     return next(size for size in sizes if size % degree)
 
 
+def _undivided_heads(degree: int, model: Model) -> str:
+    """The first count of heads that the degree does not divide, and what it is a count of."""
+    for block in model.kinds:
+        for count, what in zip(block.mixer.head_counts, block.mixer.head_names, strict=True):
+            if count == _undivided(degree, head_counts(model)):
+                return f"{count} {what}"
+    raise AssertionError(degree)
+
+
 def head_counts(model: Model) -> list[int]:
     """Counts of heads that tp must divide, over all kinds of blocks, each once, in order."""
     return sorted({count for block in model.kinds for count in block.mixer.head_counts})
@@ -228,14 +245,6 @@ def _kv_kept(model: Model, layouts: Layouts) -> Bools:
     for count in _kv_heads(model):
         kept &= (count % degrees == 0) | (degrees % count == 0)
     return kept
-
-
-def _heads_sentence(model: Model, row: Layout) -> str:
-    count = _undivided(row.tp, head_counts(model))
-    mixers = [block.mixer for block in model.kinds if count in block.mixer.head_counts]
-    attention = any(item.kind.endswith(_ATTENTION) and getattr(item, "heads", count) == count for item in mixers)
-    what = "attention heads" if attention else f"heads, groups or channels of {mixers[0].kind}"
-    return f"tp={row.tp} does not divide {count} {what}"
 
 
 def _kv_sentence(model: Model, row: Layout) -> str:
@@ -286,7 +295,7 @@ RULES: Final = (
         code="LAY003",
         axis="tp",
         keeps=lambda model, layouts: _divides(layouts.degree("tp"), head_counts(model)),
-        sentence=_heads_sentence,
+        sentence=lambda model, row: f"tp={row.tp} does not divide {_undivided_heads(row.tp, model)}",
     ),
     Rule(code="LAY004", axis="tp", keeps=_kv_kept, sentence=_kv_sentence),
     Rule(

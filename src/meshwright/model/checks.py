@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 from meshwright.base.errors import ModelError
 from meshwright.model.config import LARGEST
 from meshwright.model.feed_forwards import Experts
+from meshwright.model.mixers import Attention
 from meshwright.model.model import Model, parameter_counts
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ _MAY_BE_ZERO: Final = frozenset({"scale_bytes", "parameters", "position_rows"})
 def checked_model(model: Model, what: str) -> Model:
     """The model itself.
 
-    Raises MOD007 (sizes of a mixer), MOD010 (experts), MOD012 (more than any model has), MOD014 (a number).
+    Raises MOD007 (sizes of a mixer), MOD010 (experts), MOD012 (more than any model has), MOD014 (a number), MOD031
+    (shared keys).
     """
     for path, value in _numbers(model, what):
         name = path.rpartition(".")[2]
@@ -46,7 +48,32 @@ def checked_model(model: Model, what: str) -> Model:
         if isinstance(layer, Experts) and layer.top_k > layer.experts:
             cause = f"{what}: top_k={layer.top_k} is more than the {layer.experts} experts"
             raise ModelError(10, cause, f"give top_k <= {layer.experts}")
+    _check_shared(model, what)
     return check_size(model)
+
+
+def _check_shared(model: Model, what: str) -> None:
+    """Each layer without keys of its own comes after one that keeps what it reads."""
+    kept: set[Attention] = set()
+    for layer, kind in enumerate(model.kind_of_layer):
+        mixer = model.kinds[kind].mixer
+        if not isinstance(mixer, Attention):
+            continue
+        read = _cache_of(mixer)
+        if not mixer.shared_kv:
+            kept.add(read)
+        elif read not in kept:
+            cause = (
+                f"{what}: layer {layer} reads keys of {mixer.kv_heads} heads x {mixer.head_dim} and its window that no"
+            )
+            cause = f"{cause} layer before it keeps"
+            raise ModelError(31, cause, "give it the KV heads, head_dim, window and chunk of one before it")
+
+
+def _cache_of(mixer: Attention) -> Attention:
+    """What decides a layer's cache, and nothing else."""
+    sizes = {"kv_heads": mixer.kv_heads, "head_dim": mixer.head_dim, "window": mixer.window, "chunk": mixer.chunk}
+    return Attention(heads=mixer.kv_heads, **sizes)
 
 
 def check_size(model: Model) -> Model:

@@ -2,8 +2,8 @@
 
 A list names modules as checkpoints do (`model.layers.3.mlp.gate`, `lm_head`, `self_attn`), by a wildcard
 (`model.layers.*.self_attn*`) or by a regular expression (`re:.*mlp.gate$`). A name stands for all modules inside it.
-A part is one format here, so a list that splits one, or layers of one, is refused; but a shared expert may be kept
-plain beside routed ones.
+A module is one format in all layers that have it, so a list that splits the layers of one is refused; but shared
+experts may be kept plain beside routed ones, linear attention beside full, one projection beside the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 UNQUANTIZED: Final = "--weights bf16 plans the unquantized model"
 _HEAD: Final = -1
-_SHARED: Final = "mlp.shared_expert"
 _ROOTS: Final = ("model.language_model.", "language_model.model.", "language_model.", "model.", "")
 _PATTERN: Final = re.compile(r"[*?\[\]()|+^$\\]")
 _LAYER: Final = re.compile(r"(?:^|\.)layers\.(\d{1,9})(?:\.|$)")
@@ -71,25 +70,35 @@ def covered_parts(
 ) -> tuple[tuple[Part, ...], tuple[str, ...]]:
     """Those of `parts` that the model has, that no list keeps plain, and that `targets`, when given, name.
 
-    And the modules of such a part that are kept plain in all its layers: shared experts. Raises MOD022 when matrices of
-    one part differ otherwise.
+    And the modules of such a part that are kept plain in all their layers. Raises MOD022 when layers of one differ.
     """
     found: list[Part] = []
     modules: list[str] = []
     for part in parts_present(model, parts):
         places = [place for place, of in _places(model).items() if of == part]
         plain = [place for place in places if place in kept.chosen or (targets and place not in targets.chosen)]
-        shared = [place for place in places if place[0].startswith(f"{_SHARED}.")]
-        if plain and set(plain) == set(shared) != set(places):
-            modules.append(_SHARED)
-        elif plain and len(plain) < len(places):
-            stored = next(place for place in places if place not in set(plain))
-            cause = f"{kept.place} keeps {_spelled(*plain[0])} plain and not {_spelled(*stored)}"
-            raise ModelError(22, f"{cause}: matrices of one part ({part}) share one format here", UNQUANTIZED)
-        elif plain:
+        if plain and len(plain) == len(places):
             continue
+        modules += _whole_modules(places, set(plain), kept.place)
         found.append(part)
     return tuple(found), tuple(modules)
+
+
+def _whole_modules(places: list[tuple[str, int]], plain: set[tuple[str, int]], listed: str) -> list[str]:
+    """The modules that are plain in every layer that has them, by their parents where all inside is plain."""
+    kept = dict.fromkeys(module for module, layer in places if (module, layer) in plain)
+    for module, layer in places:
+        if module in kept and (module, layer) not in plain:
+            first = next(place for place in places if place in plain and place[0] == module)
+            cause = f"{listed} keeps {_spelled(*first)} plain and not {_spelled(module, layer)}"
+            raise ModelError(22, f"{cause}: a module has one format in all layers here", UNQUANTIZED)
+    inside: dict[str, set[str]] = {}
+    for module, _ in places:
+        inside.setdefault(module.rpartition(".")[0], set()).add(module)
+    parents = {module: module.rpartition(".")[0] for module in kept}
+    return list(
+        dict.fromkeys(parent if parent and inside[parent] <= set(kept) else name for name, parent in parents.items())
+    )
 
 
 def parts_present(model: Model, parts: Iterable[Part]) -> tuple[Part, ...]:

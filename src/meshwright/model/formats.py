@@ -155,12 +155,44 @@ def nvfp4(compute: str, *, singles: int) -> Format:
     return Format(name="nvfp4", bits=4, compute=compute, block=(1, 16), scale_bytes=1, beside=(scales,))
 
 
+_GGUF: Final = {
+    "q8_0": (8, 32, 2),
+    "q4_0": (4, 32, 2),
+    "q4_1": (4, 32, 4),
+    "q5_0": (5, 32, 2),
+    "q5_1": (5, 32, 4),
+    "q2_k": (2, 256, 20),
+    "q3_k": (3, 256, 14),
+    "q4_k": (4, 256, 16),
+    "q5_k": (5, 256, 16),
+    "q6_k": (6, 256, 18),
+}
+"""Bits, elements of a row that make a block, bytes of a block beside its elements: scales, and least values of some.
+
+Source: ggml-common.h (block_q8_0: 34 bytes for 32 elements, block_q4_K: 144 for 256), and `GGML_QUANT_SIZES` of the
+Python package gguf 0.19 (PyPI). Kernels widen them, or multiply in INT8 blocks: `compute` is that of the activations.
+"""
+
+
+def gguf(name: str, compute: str) -> Format:
+    """One type of a GGUF file, in which a row is whole blocks."""
+    bits, group, beside = _GGUF[name]
+    return Format(name=name, bits=bits, compute=compute, block=(1, group), scale_bytes=beside)
+
+
+GGUF: Final = tuple(_GGUF)
+"""Types of a GGUF file. A file mixes them by matrix (Q4_K_M: Q4_K, and Q6_K for some); here one is that of all."""
+
 QUANTIZED: Final = {
     "fp8": "one fp32 scale a block of 128 x 128, as DeepSeek-V3 and Qwen3 FP8",
     "int8": "one scale an output channel in the plain format, as compressed-tensors w8a8",
     "int4": "one scale for 128 of a row in the plain format, no zero points, as compressed-tensors w4a16",
     "mxfp4": "one e8m0 byte for 32 of a row, as gpt-oss",
     "nvfp4": "one e4m3 byte for 16 of a row and two fp32 a matrix, as modelopt NVFP4",
+    **{
+        name: f"{group * bits // 8 + beside} bytes for {group} of a row, as GGUF; embedding and head too"
+        for name, (bits, group, beside) in _GGUF.items()
+    },
 }
 """The what-if weight formats, each with the grouping that it is read with."""
 
@@ -175,6 +207,7 @@ def weight_format(name: str, plain: Format) -> Format:
         "int4": packed_groups(4, 128, scale_bytes=scale_bytes, compute=plain.compute),
         "mxfp4": mxfp4(plain.compute),
         "nvfp4": nvfp4("fp4", singles=2),
+        **{item: gguf(item, plain.compute) for item in GGUF},
     }
     if name not in known:
         raise ModelError(20, f"{name!r} is no weight format", suggest(name, known))

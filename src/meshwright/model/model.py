@@ -29,6 +29,9 @@ USUALLY_QUANTIZED: Final[tuple[Part, ...]] = ("attention", "feed_forward", "expe
 Norm: TypeAlias = Literal["rms", "layer", "layer_without_bias", "layer_without_weights"]
 """RMSNorm (a weight), LayerNorm (a weight and a bias), and LayerNorm without its bias or without both."""
 
+_TABLES: Final = frozenset({"embed_tokens.weight", "lm_head.weight"})
+"""The token table and the head, tied or not: quantized together where the embedding is."""
+
 PositionKind: TypeAlias = Literal["rotary", "learned", "alibi", "none"]
 """How tokens know their places: only learned positions have parameters (`Ends.position_rows`). "none": by the order in
 which recurrent mixers read them alone."""
@@ -148,7 +151,8 @@ class Model:
 
     def format_of(self, tensor: Tensor) -> Format:
         """The format a weight is stored in."""
-        if tensor.quantized and tensor.part in self.quantized_parts and not self._kept_plain(tensor):
+        table = tensor.name in _TABLES and "embedding" in self.quantized_parts
+        if (tensor.quantized or table) and tensor.part in self.quantized_parts and not self._kept_plain(tensor):
             routed = tensor.dims[0].role == "experts"
             return self.expert_weights if routed and self.expert_weights is not None else self.weights
         return FP32 if tensor.fp32 else self.plain

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.base.errors import ModelError, suggest
 from meshwright.model.coverage import parts_present
 from meshwright.model.feed_forwards import Experts
-from meshwright.model.formats import KV_NOTES, PLAIN, QUANTIZED, kv_format, weight_format
+from meshwright.model.formats import GGUF, KV_NOTES, PLAIN, QUANTIZED, kv_format, weight_format
 from meshwright.model.model import USUALLY_QUANTIZED
 from meshwright.model.quantization import covered_note
 
@@ -28,7 +28,8 @@ def with_formats(model: Model, weights: str | None, kv: str | None) -> Model:
     """`model` with its matrices in `weights` (None: as it is), and its cache in `kv`.
 
     A plain format is that of the whole model, cache included. A quantized one covers attention, feed-forward and expert
-    matrices; mxfp4 the experts alone where there are some, as gpt-oss does. Raises MOD020 and MOD023 for other names.
+    matrices; mxfp4 the experts alone where there are some, as gpt-oss does; a type of GGUF the token table and the head
+    as well. Raises MOD020 and MOD023 for other names.
     """
     found = model
     if weights is not None:
@@ -46,7 +47,8 @@ def _with_weights(model: Model, name: str) -> Model:
         return replace(model, weights=stored, expert_weights=None, plain_modules=(), plain=stored, kv=stored)
     mixture = any(isinstance(block.feed_forward, Experts) for block in model.kinds)
     usual: tuple[Part, ...] = ("experts",) if name == "mxfp4" and mixture else USUALLY_QUANTIZED
-    parts = parts_present(model, usual)
+    tables: tuple[Part, ...] = ("embedding", "head") if name in GGUF else ()
+    parts = (*parts_present(model, usual), *tables)
     notes = (covered_note(stored.name, parts), f"--weights {name} (assumed): {QUANTIZED[name]}")
     stated = replace(model, weights=stored, expert_weights=None, plain_modules=(), quantized_parts=parts)
     return replace(stated, notes=(*model.notes, *notes))

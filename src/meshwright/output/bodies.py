@@ -135,7 +135,8 @@ class EngineBudget(TypedDict):
     that it counts, for which free_outside_bytes are left.   graphs_low_bytes, graphs_high_bytes: what it captures,
     inside what it shares out or beside it.   loading_gpu_memory_utilization: the share at which weights are loaded and
     nothing is left; at the least one a longest request fits.   kv_bytes_per_token: by the engine's count.
-    least_kv_bytes_per_token: what a position adds where every window is full.
+    activations_bytes: of a computed reserve, those of its largest step.   least_kv_bytes_per_token: what a position
+    adds where every window is full.
     """
 
     id: Name
@@ -154,6 +155,7 @@ class EngineBudget(TypedDict):
     graphs_high_bytes: Count
     graphs_within: bool
     reserve_bytes: Count
+    activations_bytes: Count | None
     reserve_basis: Literal["assumed", "stated"]
     available_kv_bytes: int
     loading_gpu_memory_utilization: Amount

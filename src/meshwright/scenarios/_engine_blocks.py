@@ -141,5 +141,6 @@ def _blocks(span: Span, length: int, block: int, rows: int) -> int:
 def _alike(model: Model) -> bool:
     """Whether every layer keeps the same state of every position, and nothing else."""
     states = {(block.mixer.token_state(), block.mixer.session_state()) for block in model.kinds}
+    states -= {((), ())}  # blocks that keep nothing, or share what another keeps
     whole = all(item.span == ALL for kept, _ in states for item in kept)
     return len(states) == 1 and whole and not any(fixed for _, fixed in states)

@@ -34,6 +34,7 @@ from meshwright.scenarios._shared import computed_reserve
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.cost.reserve import Reserve
     from meshwright.layout.layout import Layout
     from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
@@ -78,6 +79,7 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
     share, block = started(engine, pool, options)
     layouts, capacity = table([layout]), system.accelerator.memory
     own = cast("int", cell(_reserved(model, layouts, options), 0))
+    rows = None if options.reserve is not None else cell(_computed(model, layouts, options).activations, 0)
     weights = _weights(model, layouts, options, shards, block)
     available = pool_bytes(pool, share, capacity, weights, own)
     available = available if options.kv_cache_memory is None else options.kv_cache_memory
@@ -105,6 +107,7 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
         "graphs_high_bytes": pool.graphs[1],
         "graphs_within": pool.graphs_within,
         "reserve_bytes": own,
+        "activations_bytes": rows,
         "reserve_basis": Basis.ASSUMED.value if options.reserve is None else "stated",
         "available_kv_bytes": available,
         "loading_gpu_memory_utilization": _least(pool, 0, capacity, weights, own),
@@ -196,9 +199,11 @@ def _weights(model: Model, layouts: Layouts, options: EngineOptions, shards: Sha
 def _reserved(model: Model, layouts: Layouts, options: EngineOptions) -> Any:
     """The stated reserve, or the computed one without its padding, which lies in the KV pages and the weights."""
     none = np.zeros(len(layouts), dtype=np.int64)
-    if options.reserve is not None:
-        return none + options.reserve
-    return computed_reserve(model, layouts, options.rule, none).outside_pool
+    return none + options.reserve if options.reserve is not None else _computed(model, layouts, options).outside_pool
+
+
+def _computed(model: Model, layouts: Layouts, options: EngineOptions) -> Reserve:
+    return computed_reserve(model, layouts, options.rule, np.zeros(len(layouts), dtype=np.int64))
 
 
 def _outside(pool: Pool, end: int) -> int:
@@ -236,6 +241,10 @@ def engine_notes(model: Model, block: Mapping[str, Any]) -> tuple[str, ...]:
         found.append(
             f"--engine-reserve is not given: {block['reserve_bytes']} bytes are computed from shapes (assumed); a "
             "start log states non-torch memory and the activation peak, which add up to it"
+        )
+        found.append(
+            f"{show_bytes(float(block['activations_bytes']))} of the reserve are activations of a step: fewer rows of "
+            "--max-batched-tokens leave more for KV"
         )
     if block["kv_tokens"] is None:
         found.append(

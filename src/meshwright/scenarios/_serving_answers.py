@@ -36,6 +36,7 @@ from meshwright.scenarios._shared import (
     position_warning,
     rate_notes,
     rule_error,
+    shared_left_out,
     sources_of,
     stated_model,
     stated_system,
@@ -79,7 +80,8 @@ def left_out(
     if isinstance(options.expert_reads, (tuple, RoutedReads)):
         experts = (*(text for text in experts if not text.startswith(SKEW)), *ROUTED_LEFT_OUT)
     copies = () if options.layout.get("attention", options.attention) == "replicated" else COPIES_LEFT_OUT
-    return (*LEFT_OUT, *own, *experts, *copies, *(() if system.peer_to_peer else (STAGED_LEFT_OUT,)))
+    staged = () if system.peer_to_peer else (STAGED_LEFT_OUT,)
+    return (*LEFT_OUT, *own, *experts, *copies, *staged, *shared_left_out(model))
 
 
 def checked_experts(model: Model, options: ServeOptions) -> ServeOptions:

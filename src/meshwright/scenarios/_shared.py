@@ -22,7 +22,7 @@ from meshwright.layout.ownership import local_sizes
 from meshwright.layout.rules import keeps_all
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.formats import WHOLE
-from meshwright.model.mixers import LatentAttention
+from meshwright.model.mixers import Attention, LatentAttention
 from meshwright.model.model import block_weights
 from meshwright.system.facts import Facts
 from meshwright.workload.operators import FormChoice, operators
@@ -172,6 +172,18 @@ def reserve_basis(computed: Reserve | None, prefix: str) -> dict[str, str]:
         return own
     own[f"{prefix}.workspace_bytes"] = f"{Basis.ASSUMED.value}: the sum of `reserve`"
     return own | {f"{prefix}.reserve.{item}": basis for item, basis in RESERVE_BASIS.items()}
+
+
+def shared_left_out(model: Model) -> tuple[str, ...]:
+    """What is left out where layers read the keys and values of others."""
+    shared = any(isinstance(block.mixer, Attention) and block.mixer.shared_kv for block in model.kinds)
+    return (SHARED_LEFT_OUT,) if shared else ()
+
+
+SHARED_LEFT_OUT: Final = (
+    "stages that lack the layer whose keys and values theirs read: a copy there, or reading it from another stage "
+    "(study shared-state)"
+)
 
 
 def check_resident(model: Model, sessions: int, tokens: int, workspace: int) -> None:

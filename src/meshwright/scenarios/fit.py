@@ -18,7 +18,7 @@ from meshwright.job.serve import MOST_TOKENS, check_range
 from meshwright.layout.layout import Layout, checked_layout, fields_of
 from meshwright.layout.layouts import table
 from meshwright.layout.placement import instances
-from meshwright.layout.rules import first_broken, keeps_all
+from meshwright.layout.rules import cuts_unevenly, first_broken, keeps_all
 from meshwright.model.model import group_blocks, parameter_bytes
 from meshwright.scenarios._by_length import by_length
 from meshwright.scenarios._engine import FIT_LEFT_OUT, engine_refusal, for_engine, serving_rules
@@ -34,6 +34,7 @@ from meshwright.scenarios._shared import (
     reserve_basis,
     reserve_row,
     rule_error,
+    shared_left_out,
     smaller_degree,
     sources_of,
     stated_model,
@@ -127,7 +128,11 @@ def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Re
         candidates=(candidate,),
         warnings=(*position_warning(model, options.context), *block_warning(model, layout)),
         notes=(*model.notes, *(engine_notes(model, memory["engine"]) if "engine" in memory else ())),
-        not_modelled=(*(STATED_LEFT_OUT if options.reserve is None else COMPUTED_LEFT_OUT), FIT_LEFT_OUT),
+        not_modelled=(
+            *(STATED_LEFT_OUT if options.reserve is None else COMPUTED_LEFT_OUT),
+            FIT_LEFT_OUT,
+            *shared_left_out(model),
+        ),
         sources=sources_of(model, system),
         basis={"memory": Basis.FORMULA.value, **reserve_basis(computed, "memory")},
         body={"memory": memory},
@@ -147,14 +152,15 @@ def fit_ledger(model: Model, system: System, layout: Layout, options: FitOptions
 
 
 def check_layout(model: Model, system: System, layout: Layout, engine: Sequence[Rule] = ()) -> Excluded | None:
-    """Why an engine refuses a layout that could be held, or None.
+    """Why an engine refuses a layout, or None. Where one is asked, so is one whose degrees cut unevenly.
 
-    Raises LAY001 (a degree), the code of the first broken rule where it can not be held either, or LAY002 when the
-    system is too small.
+    Raises LAY001 (a degree), the code of the first broken rule where it can not be held or none is asked, or LAY002
+    when the system is too small.
     """
     columns = table([checked_layout(layout)])
     broken = first_broken(model, columns, system.devices, engine)[0]
-    if broken is not None and not keeps_all(model, columns)[0]:
+    told = cuts_unevenly(model, columns) if engine else keeps_all(model, columns)
+    if broken is not None and not told[0]:
         raise rule_error(broken)
     size = np.array([layout.world_size // layout.replicas])
     room = int(instances(size, system.nodes, system.devices_per_node)[0])
@@ -239,7 +245,7 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
         what += f" with {options.resident} x {options.context} tokens"
     windowed = any(item.span.bounded for block in model.kinds for item in block.mixer.token_state())
     fixed = any(block.mixer.session_state() for block in model.kinds)
-    told = (" of sessions that fill no window" if windowed else "") + (", state of fixed size apart" if fixed else "")
+    told = (" of sessions that fill no window" if windowed else "") + (" beside state of fixed size" if fixed else "")
     room = f"; room for {memory['max_kv_tokens']:,} KV tokens{told}"
     if memory["max_sessions"] is not None:
         room += f", {memory['max_sessions']} sessions"

@@ -180,8 +180,8 @@ def network_of(options: TopologyOptions, system: System | None) -> Fabric:
 def topology(options: TopologyOptions, system: System | None) -> Result:
     """The network's counts, its cut, and the loads of a collective on it. system: None for a spec.
 
-    Raises SYS020..SYS029, SYS036, COL001 (algorithm), COL002 (ranks), COL017 (operation), COL033, COL034 (what boxes or
-    switches do not permit). Source: chapter "Supernodes", sections 6.5.1 and 6.5.4.
+    Raises SYS020..SYS029, SYS036, SYS041, COL001 (algorithm), COL002 (ranks), COL017 (operation), COL033, COL034 (what
+    boxes or switches do not permit). Source: chapter "Supernodes", sections 6.5.1 and 6.5.4.
     """
     fabric = network_of(options, system)
     facts = network_facts(fabric)
@@ -210,8 +210,14 @@ def is_spec(text: str) -> bool:
     return is_topology(text)
 
 
+_TWO: Final = 2
+
+
 def network_facts(fabric: Fabric) -> NetworkFacts:
-    """What the network is made of."""
+    """What the network is made of. Raises SYS036 (more paths than are followed), SYS041 (one device, so none)."""
+    if len(fabric.devices) < _TWO:
+        cause = f"{fabric.title}: one device, and a path needs two"
+        raise SystemSpecError(41, cause, "give a system, or a network, of more devices")
     counted = _counted(fabric)
     uncounted = (fabric.kind == SWITCH) & (fabric.chips == 0)
     cables = int(fabric.cables[counted].sum()) // 2

@@ -214,7 +214,7 @@ _SUITED = {
         "gone.parquet",
     ),
     "--prefill": ("cached", "between-steps", "between_steps"),
-    "--weights": ("bf16", "fp16", "fp32", "fp8", "int4", "nvfp4"),
+    "--weights": ("bf16", "fp16", "fp32", "fp8", "int4", "nvfp4", "q8_0", "q4_k_m"),
     "--kv": ("bf16", "fp8", "int8", "int4"),
     "--batch": ("1", "0", "64", "10000"),
     "--card-mtbf": ("0s", "1ns", "20s", "1h", "1e12s", "1e13s"),

@@ -11,6 +11,7 @@ from meshwright.model.reader import read_model
 
 DENSE, SPARSE = read_model("Qwen/Qwen3-32B"), read_model("Qwen/Qwen3-235B-A22B")
 
+COMPRESSED, GATED = read_model("deepseek-ai/DeepSeek-V4-Flash"), read_model("Qwen/Qwen3.5-9B")
 PRIME = read_model("tiiuae/falcon-7b")  # 71 heads, one KV head, a feed-forward of 18176 = 71 x 256
 
 
@@ -18,6 +19,8 @@ PRIME = read_model("tiiuae/falcon-7b")  # 71 heads, one KV head, a feed-forward 
     ("model", "layout", "code", "reason", "nearest"),
     [
         (DENSE, Layout(tp=12), "LAY003", "tp=12 does not divide 64 attention heads", "tp=8"),
+        (COMPRESSED, Layout(tp=16, etp=16), "LAY003", "tp=16 does not divide 8 output groups", "tp=8"),
+        (GATED, Layout(tp=64), "LAY003", "tp=64 does not divide 16 key heads", "tp=16"),
         (DENSE, Layout(tp=100_000), "LAY003", "tp=100000 does not divide 64 attention heads", "tp=64"),
         (SPARSE, Layout(tp=12, etp=12), "LAY003", "tp=12 does not divide 64 attention heads", "tp=8"),
         (SPARSE, Layout(tp=8, ep=3, etp=2), "LAY007", "ep=3 does not divide 128 experts", "ep=2"),

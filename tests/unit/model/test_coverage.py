@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.model.model import parameter_bytes
+from meshwright.model.model import block_weights, parameter_bytes
 from meshwright.model.reader import read_config
 from tests.unit.model.configs import LLAMA, QWEN3_MOE, refusal
 
@@ -74,12 +74,46 @@ def test_a_tied_head_is_stored_as_the_embedding():
     assert parameter_bytes(model)["head"] == 0
 
 
+_HYBRID = {
+    "model_type": "qwen3_next", "vocab_size": 16, "hidden_size": 16, "num_hidden_layers": 4, "head_dim": 4,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "linear_key_head_dim": 4, "linear_value_head_dim": 4, "num_experts": 4, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 8, "shared_expert_intermediate_size": 8, "intermediate_size": 8,
+}  # fmt: skip
+_PLAIN_IN_FP8 = [
+    *("lm_head", "mtp.fc", "mtp.layers.0.mlp.gate"),
+    *(f"model.layers.{layer}.mlp.{name}" for layer in range(4) for name in ("gate", "shared_expert_gate")),
+    *(f"model.layers.{layer}.linear_attn.{name}" for layer in range(3) for name in ("in_proj_ba", "conv1d", "A_log")),
+]
+"""As Qwen3-Next-80B-A3B-FP8 lists it, layer by layer."""
+
+
+@pytest.mark.parametrize(
+    ("config", "ignored", "modules"),
+    [
+        (LLAMA, ["lm_head", "self_attn.o_proj"], ("self_attn.o_proj",)),
+        (LLAMA, ["lm_head", "mlp.down_proj", "re:.*k_proj"], ("self_attn.k_proj", "mlp.down_proj")),
+        (_HYBRID, [*_PLAIN_IN_FP8, "re:.*linear_attn.*"], ("linear_attn",)),
+        (_HYBRID, [*_PLAIN_IN_FP8, "re:.*shared_expert[.].*"], ("mlp.shared_expert",)),
+        (_HYBRID, _PLAIN_IN_FP8, ()),
+    ],
+)
+def test_modules_that_every_layer_keeps_plain_are_plain_and_the_rest_of_their_part_is_not(config, ignored, modules):
+    model = read_config({**config, "quantization_config": settings(ignore=ignored)}, "model")
+    assert model.plain_modules == modules
+    assert set(model.quantized_parts) >= {"attention"}
+    for kind in range(len(model.kinds)):
+        for tensor in block_weights(model, kind):
+            kept = any(tensor.name.startswith(f"{module}.") for module in modules)
+            if tensor.quantized and tensor.part in model.quantized_parts:
+                assert (model.format_of(tensor) == model.plain) is kept, tensor.name
+
+
 @pytest.mark.parametrize(
     ("config", "ignored"),
     [
         (LLAMA, ["model.layers.0.self_attn"]),
         (LLAMA, ["re:.*layers.1.mlp.*"]),
-        (LLAMA, ["self_attn.o_proj"]),
         (LLAMA, ["model.layers.0.attention.wq"]),
         (LLAMA, ["LlamaAttention"]),
         (LLAMA, ["re:("]),

@@ -203,6 +203,8 @@ def test_a_complete_config_takes_no_default(family):
         "use_qk_norm": False,
         "n_routed_experts": 4,
         "n_shared_experts": 1,
+        "shared_expert_intermediate_size": 8,
+        "qkv_bias": True,
         "first_k_dense_replace": 1,
         "num_nextn_predict_layers": 0,
     }

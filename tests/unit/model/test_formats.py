@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from meshwright.base.errors import ModelError
-from meshwright.model.formats import BF16, FP32, fp8_block, plain_format
-from meshwright.model.model import format_bytes, parameter_bytes
+from meshwright.model.formats import BF16, FP32, GGUF, fp8_block, plain_format, weight_format
+from meshwright.model.model import format_bytes, last_weights, parameter_bytes
 from meshwright.model.reader import read_config, read_model
 from tests.unit.model.configs import LLAMA, QWEN3_MOE, refusal, without
 
@@ -136,7 +136,7 @@ def test_modules_that_are_plain_anyway_may_be_listed_as_such(name):
 @pytest.mark.parametrize("name", ["modules_to_not_convert", "ignored_layers"])
 @pytest.mark.parametrize(
     "module",
-    ["model.layers.0.self_attn.q_proj", "model.layers.1", "mlp.gate_proj", "model.layers.0.mlp.experts.1", "", "re:.*"],
+    ["model.layers.0.self_attn.q_proj", "model.layers.1", "model.layers.0.mlp.experts.1", "", "re:.*"],
 )
 def test_a_matrix_that_some_layers_keep_plain_is_refused(name, module):
     error = refusal(with_fp8(LLAMA, **{name: ["lm_head", module]}))
@@ -193,3 +193,34 @@ def test_the_error_of_an_unknown_format_names_the_known_ones():
     with pytest.raises(ModelError, match="MOD020") as caught:
         plain_format("bfloat")
     assert "bfloat16" in caught.value.fix
+
+
+_GGUF_BLOCKS = {
+    "q4_0": (32, 18), "q4_1": (32, 20), "q5_0": (32, 22), "q5_1": (32, 24), "q8_0": (32, 34), "q2_k": (256, 84),
+    "q3_k": (256, 110), "q4_k": (256, 144), "q5_k": (256, 176), "q6_k": (256, 210),
+}  # fmt: skip
+"""Elements and bytes of a block: GGML_QUANT_SIZES of the Python package gguf 0.19 (PyPI)."""
+
+
+def test_every_type_of_gguf_has_the_blocks_of_its_library():
+    assert set(_GGUF_BLOCKS) == set(GGUF)
+    for name, (elements, size) in _GGUF_BLOCKS.items():
+        stored = weight_format(name, BF16)
+        assert stored.stored_bytes((3, elements)) == 3 * size
+        assert stored.stored_bytes((7, 16 * elements)) == 7 * 16 * size
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_gguf_covers_embedding_and_head_and_no_other_format_does(tied):
+    wide = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16, "vocab_size": 32}
+    config = {**LLAMA, **wide, "tie_word_embeddings": tied}
+    plain, packed, other = (parameter_bytes(read_config(config, "x", weights=name)) for name in (None, "q8_0", "fp8"))
+    for part in ("attention", "feed_forward", "embedding", "head"):
+        assert packed[part] * 64 == plain[part] * 34, part
+    assert packed["norms"] == plain["norms"]
+    assert (other["embedding"], other["head"]) == (plain["embedding"], plain["head"])
+
+
+def test_a_tied_head_is_read_in_the_format_of_the_table():
+    model = read_config({**LLAMA, "tie_word_embeddings": True}, "x", weights="q4_0")
+    assert {model.format_of(tensor).name for tensor in last_weights(model) if "lm_head" in tensor.name} == {"q4_0"}

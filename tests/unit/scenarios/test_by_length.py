@@ -87,7 +87,7 @@ def test_pages_of_other_layers_are_refused(model):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "KV tokens, state of fixed size apart, "),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "KV tokens beside state of fixed size, "),
         ("openai/gpt-oss-120b", "KV tokens of sessions that fill no window, "),
         ("Qwen/Qwen3-8B", "KV tokens, "),
     ],
@@ -97,3 +97,15 @@ def test_the_verdict_says_what_its_room_for_tokens_leaves_out(name, told):
     found = fit(model, read_system("hgx-h200"), replica_layout(model, 8, 1, 1), FitOptions(context=8192))
     room = found.verdict.text.partition("room for ")[2]
     assert room.partition(" ")[2].startswith(told)
+
+
+@pytest.mark.parametrize("sessions", [0, 1, 40])
+def test_tokens_that_fit_stand_beside_the_fixed_state_of_the_resident_sessions(sessions):
+    found = memory(HYBRID, context=1024 if sessions else 0, sessions=sessions)
+    fixed = cached_bytes(HYBRID, 1024) - 1024 * found["kv_bytes_per_token"]
+    free = found["capacity_bytes"] - found["workspace_bytes"] - found["parameters_bytes"]
+    assert fixed > 60_000_000
+    assert found["max_kv_tokens"] == (free - max(sessions, 1) * fixed) // found["kv_bytes_per_token"]
+    row = found["by_length"][0]
+    as_many = memory(HYBRID, context=row["context"], sessions=row["max_sessions"])
+    assert row["max_kv_tokens"] <= as_many["max_kv_tokens"] < row["max_kv_tokens"] + row["context"] + fixed // 20480

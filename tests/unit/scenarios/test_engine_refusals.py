@@ -22,10 +22,10 @@ from meshwright.system.engine import read_engine
 from meshwright.system.system import read_system
 
 
-def _fit(engine, tp, ep=1, model="Qwen/Qwen3-30B-A3B-FP8"):
+def _fit(engine, tp, ep=1, model="Qwen/Qwen3-30B-A3B-FP8", pp=1):
     read = read_model(model)
     options = build(FitOptions, {"engine": {"name": engine}}, "fit")
-    return fit(read, read_system("hgx-h200"), replica_layout(read, tp, 1, ep), options)
+    return fit(read, read_system("hgx-h200"), replica_layout(read, tp, pp, ep), options)
 
 
 def _train(engine, layout="", **options):
@@ -59,12 +59,17 @@ def test_engines_differ_in_how_they_lay_experts():
     assert (refused.code, refused.nearest) == ("ENG016", "ep=1")
 
 
-def test_a_layout_that_no_engine_can_hold_is_an_error_with_the_words_of_the_one_that_was_asked():
+def test_a_degree_that_divides_nothing_is_excluded_with_the_words_of_the_engine_that_was_asked():
+    found = _fit("vllm", 3, model="Qwen/Qwen3-8B")
+    out = found.candidates[0].excluded
+    assert (found.verdict.answer, out.code, out.limit, out.nearest) == ("no", "ENG012", "engine", "tp=2")
+    assert "Total number of attention heads (32) must be divisible by tensor parallel size (3)." in out.reason
+
+
+def test_a_layout_whose_shards_can_not_be_told_is_an_error_with_or_without_an_engine():
     with pytest.raises(MeshwrightError) as problem:
-        _fit("vllm", 3, model="Qwen/Qwen3-8B")
-    assert problem.value.code == "ENG012"
-    assert "Total number of attention heads (32) must be divisible by tensor parallel size (3)." in problem.value.cause
-    assert problem.value.fix == "--layout tp=2"
+        _fit("vllm", 2, pp=40, model="Qwen/Qwen3-8B")
+    assert problem.value.code == "LAY010"
 
 
 @pytest.mark.parametrize(("engine", "code"), [("torchtitan", "ENG006"), ("megatron", "ENG001")])

@@ -204,3 +204,9 @@ def test_a_switch_beats_a_torus_by_more_the_larger_the_cube():
     given |= {"destinations": "all", "reductions": 128, "reductions_s": 1.478e-3}
     small, large = (torus_or_switch(k=k, **given) for k in (2, 4))
     assert small.least_ratio < large.least_ratio == pytest.approx(3.0)
+
+
+def test_a_box_of_one_device_has_no_path_and_says_so():
+    with pytest.raises(MeshwrightError) as problem:
+        topology(TopologyOptions(network="rtx4080-host"), read_system("rtx4080-host"))
+    assert problem.value.code == "SYS041"

@@ -32,9 +32,11 @@ Mixer: TypeAlias = (
 
 
 def plain_attention(mixer: Mixer, question: str) -> Attention:
-    """The mixer, where it is grouped-query attention. Raises MOD030 otherwise: the question has no model for it."""
-    if not isinstance(mixer, Attention):
-        raise ModelError(
-            30, f"{question} of {mixer.kind} are not modelled", "inspect, fit and plan serve take this model"
-        )
+    """The mixer, where it is grouped-query attention over keys and values of its own.
+
+    Raises MOD030 otherwise: the question has no model for it.
+    """
+    if not isinstance(mixer, Attention) or mixer.shared_kv:
+        named = f"{mixer.kind} over another layer's keys" if isinstance(mixer, Attention) else mixer.kind
+        raise ModelError(30, f"{question} of {named} are not modelled", "inspect, fit and plan serve take this model")
     return mixer

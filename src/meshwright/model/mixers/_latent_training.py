@@ -90,7 +90,11 @@ def _gradients(mixer: LatentAttention, hidden: int, kernel: AttentionKernel) -> 
 def _gradients_of_absorbed(mixer: LatentAttention, hidden: int) -> Groups:
     """The gradient of the row is summed over heads in fp32: many queries read it."""
     made = _heads_of(mixer)
-    query, folded, mixed = held("query", made["query"]), held("latent_query", made["folded"]), held("mixed", made["value"])
+    query, folded, mixed = (
+        held("query", made["query"]),
+        held("latent_query", made["folded"]),
+        held("mixed", made["value"]),
+    )
     output = held("latent_output", made["latent_output"])
     row = held("latent_row", Dim(role="latent", size=mixer.kv_rank + mixer.rope_dim), bits=32)
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from meshwright.base.errors import ModelError
 from meshwright.model.mixers.saving import Kept, KeptNorm, KeptScores, Training, core_gradients, held
 from meshwright.model.mixers.told import MatrixProduct, PairProduct, PositionState, Span
 from meshwright.model.tensors import Dim, Part, Tensor
@@ -22,7 +23,9 @@ class Attention:
     own chunk of so many, itself and before it; None is one chunk of all.
     qkv_bias, out_bias: biases on q, k and v, and on o.   qk_norm: a norm on queries and keys, of width head_dim
     ("head") or over all heads together ("full").   output_gate: q_proj also makes a gate, twice as wide.
-    sinks: a learned score of each query head, which softmax weighs beside the positions.
+    sinks: a learned score of each query head, which softmax weighs beside the positions.   shared_kv: it makes and
+    keeps no keys and values of its own, and reads those of the last layer before it that does, and sees what it does
+    (YOCO, arXiv 2405.05254; cross-layer attention, arXiv 2405.12981).
     """
 
     heads: int
@@ -35,6 +38,7 @@ class Attention:
     qk_norm: Literal["none", "head", "full"] = "none"
     output_gate: bool = False
     sinks: bool = False
+    shared_kv: bool = False
 
     @property
     def kind(self) -> str:
@@ -47,6 +51,11 @@ class Attention:
     def head_counts(self) -> tuple[int, ...]:
         """Query heads."""
         return (self.heads,)
+
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """What each of `head_counts` is a count of."""
+        return ("attention heads",)
 
     @property
     def kv_head_counts(self) -> tuple[int, ...]:
@@ -63,7 +72,7 @@ class Attention:
         queries = Dim(role="heads", size=self.heads * width, grain=width)
         values = Dim(role="heads", size=self.heads * self.head_dim, grain=self.head_dim)
         keys, plain = self._keys(), Dim(role="hidden", size=hidden)
-        inputs = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
+        inputs = {"q_proj": queries} if self.shared_kv else {"q_proj": queries, "k_proj": keys, "v_proj": keys}
         found = [_matrix(f"self_attn.{name}", (out, plain)) for name, out in inputs.items()]
         found.append(_matrix("self_attn.o_proj", (plain, values)))
         if self.qkv_bias:
@@ -75,14 +84,14 @@ class Attention:
         if self.qk_norm != "none":
             normed = Dim(role="head_dim", size=self.head_dim)
             widths = (normed, normed) if self.qk_norm == "head" else (values, keys)
-            names = zip(("q_norm", "k_norm"), widths, strict=True)
-            found += [_vector(f"self_attn.{name}.weight", "norms", width) for name, width in names]
+            names = list(zip(("q_norm", "k_norm"), widths, strict=True))
+            made = names[:1] if self.shared_kv else names
+            found += [_vector(f"self_attn.{name}.weight", "norms", width) for name, width in made]
         return tuple(found)
 
     def token_state(self) -> tuple[PositionState, ...]:
-        """A key and a value of every KV head, of the positions in the window."""
-        rows = (_vector(name, "kv_cache", self._keys()) for name in ("key_cache", "value_cache"))
-        return tuple(PositionState(tensor=row, span=self._span()) for row in rows)
+        """A key and a value of every KV head, of the positions in the window; none of keys that another layer keeps."""
+        return () if self.shared_kv else self._rows()
 
     def session_state(self) -> tuple[SessionState, ...]:
         """None."""
@@ -90,13 +99,13 @@ class Attention:
 
     def matrix_products(self, form: Form) -> tuple[MatrixProduct, ...]:  # noqa: ARG002 - it has one form
         """q, k, v and o."""
-        names = ("q_proj", "k_proj", "v_proj", "o_proj")
+        names = ("q_proj", "o_proj") if self.shared_kv else ("q_proj", "k_proj", "v_proj", "o_proj")
         return tuple(MatrixProduct(name=f"self_attn.{name}") for name in names)
 
     def pair_products(self, form: Form) -> tuple[PairProduct, ...]:  # noqa: ARG002 - it has one form
         """Each query head scores every position it sees and mixes the values."""
         query, mixed = (_vector(name, "attention", self._heads()) for name in ("query", "mixed"))
-        state, span = self.token_state(), self._span()
+        state, span = self._rows(), self._span()
         return (PairProduct(name="attention", scores=query, values=mixed, state=state, span=span),)
 
     def recurrences(self) -> tuple[Recurrence, ...]:
@@ -107,8 +116,12 @@ class Attention:
         """Queries, keys and values, scores, and the output; norms and a gate where it has them.
 
         Materialised products copy keys and values to every query head. Source: transformers 5.24, Qwen3Attention and
-        eager_attention_forward; Dao, "FlashAttention-2" (arXiv 2307.08691), algorithm 1.
+        eager_attention_forward; Dao, "FlashAttention-2" (arXiv 2307.08691), algorithm 1.   Raises MOD030 for keys and
+        values of another layer.
         """
+        if self.shared_kv:
+            cause = f"saved activations of {self.kind} over another layer's keys are not modelled"
+            raise ModelError(30, cause, "inspect, fit and plan serve take this model")
         heads, keys = self._heads(), self._keys()
         own = (_kept("key", keys), _kept("value", keys))
         copied = kernel == "materialised" and self.heads != self.kv_heads
@@ -148,6 +161,10 @@ class Attention:
 
     def _heads(self) -> Dim:
         return Dim(role="heads", size=self.heads * self.head_dim, grain=self.head_dim)
+
+    def _rows(self) -> tuple[PositionState, ...]:
+        rows = (_vector(name, "kv_cache", self._keys()) for name in ("key_cache", "value_cache"))
+        return tuple(PositionState(tensor=row, span=self._span()) for row in rows)
 
     def _span(self) -> Span:
         return Span(window=self.window, chunk=self.chunk)

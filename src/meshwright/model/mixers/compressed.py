@@ -75,6 +75,11 @@ class CompressedAttention:
         return (self.heads, self.out_groups)
 
     @property
+    def head_names(self) -> tuple[str, ...]:
+        """What each of `head_counts` is a count of."""
+        return ("attention heads", "output groups")
+
+    @property
     def kv_head_counts(self) -> tuple[int, ...]:
         """None: all heads read one row, so every rank of a tp group keeps it whole."""
         return ()

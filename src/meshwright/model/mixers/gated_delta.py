@@ -51,6 +51,11 @@ class GatedDelta(FixedState):
         """Value heads, and the key heads that serve them."""
         return (self.key_heads, self.value_heads)
 
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """What each of `head_counts` is a count of."""
+        return ("key heads", "value heads")
+
     def mismatch(self) -> str:
         """Key heads that do not divide the value heads."""
         odd = self.value_heads % self.key_heads

@@ -44,6 +44,11 @@ class KimiDelta(FixedState):
         """Heads."""
         return (self.heads,)
 
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """What each of `head_counts` is a count of."""
+        return ("delta heads",)
+
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
         """q, k, v, o; the convolution; decay, step and output gate, two of them through `head_dim` columns; a norm."""
         wide, columns, each = plain(hidden), self._columns(), heads_of(self.heads)

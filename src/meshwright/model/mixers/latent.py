@@ -66,6 +66,11 @@ class LatentAttention:
         return (self.heads,)
 
     @property
+    def head_names(self) -> tuple[str, ...]:
+        """What each of `head_counts` is a count of."""
+        return ("attention heads",)
+
+    @property
     def kv_head_counts(self) -> tuple[int, ...]:
         """None: what is cached has no heads."""
         return ()

@@ -40,6 +40,11 @@ class Lightning(FixedState):
         """Heads."""
         return (self.heads,)
 
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """What each of `head_counts` is a count of."""
+        return ("attention heads",)
+
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
         """Projections [out, in] and the norm over all heads together."""
         wide, columns = plain(hidden), self._columns()

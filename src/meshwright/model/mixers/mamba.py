@@ -46,6 +46,11 @@ class Mamba(FixedState):
         """Channels, which tp deals out."""
         return (self.channels,)
 
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """What each of `head_counts` is a count of."""
+        return ("channels",)
+
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
         """in_proj (two rows a channel), convolution, x_proj and dt_proj, A, D, norms, out_proj.
 

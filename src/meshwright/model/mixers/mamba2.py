@@ -52,6 +52,11 @@ class Mamba2(FixedState):
         return (self.heads,)
 
     @property
+    def head_names(self) -> tuple[str, ...]:
+        """What each of `head_counts` is a count of."""
+        return ("state heads",)
+
+    @property
     def kv_head_counts(self) -> tuple[int, ...]:
         """Groups: tp divides them, or is a multiple of them and repeats each."""
         return (self.groups,)

@@ -29,6 +29,11 @@ class NoMixer(FixedState):
         """None."""
         return ()
 
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """What each of `head_counts` is a count of."""
+        return ()
+
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
         """None."""
         del hidden
@@ -58,6 +63,11 @@ class LinearMixer(FixedState):
     @property
     def head_counts(self) -> tuple[int, ...]:
         """None."""
+        return ()
+
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """What each of `head_counts` is a count of."""
         return ()
 
     def weights(self, hidden: int) -> tuple[Tensor, ...]:

@@ -99,7 +99,13 @@ def score_gradients(heads: int) -> dict[str, Kept]:
     widths = {"probabilities": FP32_BITS, "scores": FP32_BITS, "products": None}
     return {
         name: Kept(
-            name=f"{name}.gradient", operator="backward", dims=(count,), need="nonlinear", bits=bits, core=True, pairs=True
+            name=f"{name}.gradient",
+            operator="backward",
+            dims=(count,),
+            need="nonlinear",
+            bits=bits,
+            core=True,
+            pairs=True,
         )
         for name, bits in widths.items()
     }

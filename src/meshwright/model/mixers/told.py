@@ -130,6 +130,11 @@ class TokenMixer(Protocol):
         ...
 
     @property
+    def head_names(self) -> tuple[str, ...]:
+        """What each of `head_counts` is a count of."""
+        ...
+
+    @property
     def kv_head_counts(self) -> tuple[int, ...]:
         """Counts of heads with a cache of their own, which tp must divide or be a multiple of."""
         ...
