@@ -87,6 +87,8 @@ def test_the_fullest_moment_is_foreseen_and_hardly_overstated(name, attention, r
     theirs = peak_of_backward(
         config, dtype="bf16", attention=attention, recompute=recompute, samples=SAMPLES, positions=POSITIONS
     )
-    if "kv_lora_rank" in config and attention == "sdpa" and recompute == "none":  # as `_output_copy` of saved activations
+    if (
+        "kv_lora_rank" in config and attention == "sdpa" and recompute == "none"
+    ):  # as `_output_copy` of saved activations
         theirs -= 3 * SAMPLES * POSITIONS * config["num_attention_heads"] * config["v_head_dim"] * 2
     assert (1 - BELOW) * theirs <= mine <= (1 + ABOVE) * theirs

@@ -80,7 +80,8 @@ def model_flops(model: Model, sequence: N, convention: str = OWN) -> N:
     chosen = read_convention(convention)
     rows: Any = 1.0 * sequence
     scored = [
-        _attention_flops(model, item, sequence, chosen) * _passes(item, chosen.block_passes) for item in operators(model)
+        _attention_flops(model, item, sequence, chosen) * _passes(item, chosen.block_passes)
+        for item in operators(model)
     ]
     return _weight_flops(model, rows, chosen) + sum(scored)
 

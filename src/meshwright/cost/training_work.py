@@ -169,9 +169,7 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
         flops: Any = named(operator_flops(layouts, sequence, item, context), f"{item.name}_flops")
         seconds = _seconds(model, system, layouts, recipe, item, flops, efficiency)
         trained = not scored and (place > 0 or recipe.lora_rank == 0)
-        found.append(
-            _Run(flops=flops, seconds=seconds, trained=trained, scored=scored, backward=operator.backward)
-        )
+        found.append(_Run(flops=flops, seconds=seconds, trained=trained, scored=scored, backward=operator.backward))
     return found
 
 
@@ -180,8 +178,8 @@ def operator_flops(
 ) -> Floats:
     """Forward FLOPs of one run of an operator on one rank, of cp on that which scores most pairs.
 
-    Experts: uniform dropless routing over the ranks of a stage, each of which computes its share of all visits. Matrices
-    that make low-rank rows are whole on every rank of tp, which multiplies all rows by them, or under sp its own.
+    Experts: uniform dropless routing over the ranks of a stage, each of which computes its share of all visits.
+    Matrices that make low-rank rows are whole on every rank of tp, which multiplies all rows, or under sp its own.
     """
     rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
     if operator.scores.dims:

@@ -90,7 +90,9 @@ def _experts(made: Maker, layer: Experts) -> Groups:
         "mlp.experts.up_proj": (*unit, given),
         "mlp.experts.act_fn": (product, *unit),
         "mlp.experts.down_proj": (output, product),
-        **_weighed(made, layer, routed("weighed", inner, FP32_BITS), routed("weighed_output", inner, FP32_BITS), output),
+        **_weighed(
+            made, layer, routed("weighed", inner, FP32_BITS), routed("weighed_output", inner, FP32_BITS), output
+        ),
         **shared,
     }
 

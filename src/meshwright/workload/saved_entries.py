@@ -110,7 +110,11 @@ class Maker:
         if item.stride > 1:
             dims = (sample, Dim(role="positions", size=divide_up(self.positions, item.stride)), *item.dims)
         if item.pairs:
-            dims = (sample, *item.dims, Dim(role="positions", size=self.positions * self.positions, grain=self.positions))
+            dims = (
+                sample,
+                *item.dims,
+                Dim(role="positions", size=self.positions * self.positions, grain=self.positions),
+            )
         return Saved(
             tensor=Tensor(name=item.name, part=item.part, dims=dims),
             operator=item.operator,

@@ -1,15 +1,16 @@
 """Latent attention goes in; what training keeps of it, and what its backward holds, come out (see `saving`).
 
-    flash          expanded, as transformers 5.24 runs it (DeepseekV3Attention): kv_b makes keys and values of every head
-                   in one tensor, keys are copied beside the shared rotary part, and values stay a view of that tensor,
-                   which therefore lives as long; query, key, output, logsumexp
+    flash          expanded, as transformers 5.24 runs it (DeepseekV3Attention): kv_b makes keys and values of every
+                   head in one tensor, keys are copied beside the shared rotary part, and values stay a view of that
+                   tensor, which therefore lives as long; query, key, output, logsumexp
     materialised   the same, with a copy of the values and the square of probabilities
     sparse flash   where a token reads `top_k` rows: absorbed, over the latent row itself; the numbers of these rows are
                    kept, and what folds keys into queries and values out of outputs keeps its inputs
 
 An indexer chooses without gradients, as in transformers 5.24 (DeepseekV32Indexer): it keeps nothing but the choice.
-Source of the sparse form: DeepSeek-AI, "DeepSeek-V3.2" (arXiv 2512.02556), section 2.1; that its kernel keeps query, row,
-output, logsumexp and numbers of 32 bits: TileLang, examples of sparse MLA, entered from general knowledge, to be checked.
+Source of the sparse form: DeepSeek-AI, "DeepSeek-V3.2" (arXiv 2512.02556), section 2.1; that its kernel keeps query,
+row, output, logsumexp and numbers of 32 bits: TileLang, examples of sparse MLA, entered from general knowledge, to be
+checked.
 """
 
 from __future__ import annotations
@@ -90,7 +91,11 @@ def _gradients(mixer: LatentAttention, hidden: int, kernel: AttentionKernel) -> 
 def _gradients_of_absorbed(mixer: LatentAttention, hidden: int) -> Groups:
     """The gradient of the row is summed over heads in fp32: many queries read it."""
     made = _heads_of(mixer)
-    query, folded, mixed = held("query", made["query"]), held("latent_query", made["folded"]), held("mixed", made["value"])
+    query, folded, mixed = (
+        held("query", made["query"]),
+        held("latent_query", made["folded"]),
+        held("mixed", made["value"]),
+    )
     output = held("latent_output", made["latent_output"])
     row = held("latent_row", Dim(role="latent", size=mixer.kv_rank + mixer.rope_dim), bits=32)
     return {
