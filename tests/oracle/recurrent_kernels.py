@@ -60,7 +60,7 @@ def kimi_delta(query, key, value, *, g, beta, **_: Any):  # ChunkKDAFunction
     return _Kernel.apply(runs, query, key, value, g, beta), None
 
 
-def selective_scan(u, delta, A, B, C, D=None, z=None, **_: Any):  # noqa: N803 - SelectiveScanFn
+def selective_scan(u, delta, A, B, C, D=None, z=None, **_: Any):  # noqa: N803, PLR0917 - SelectiveScanFn
     def runs(u, delta, b, c, z):
         chunks = -(-u.shape[-1] // 2048)
         states = u.new_empty(*u.shape[:2], chunks, 2 * b.shape[1], dtype=torch.float32)
