@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 EfficiencyKind: TypeAlias = Literal["model_flops", "compute"]
 _PLAIN: Final = ("bf16", "fp16")
-FIELDS: Final = ("tp", "sp", "cp", "ep", "etp", "micro_batch", "recompute")
-"""What the work of a layer depends on."""
+FIELDS: Final = ("tp", "cp", "ep", "etp", "micro_batch", "recompute")
+"""What the work of a layer depends on; where matrices make low-rank rows, on sp besides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,7 +81,8 @@ def training_work(  # noqa: PLR0917 - the nouns, and the rate
     Raises SYS005 for an accelerator without a rate for the recipe. Source: chapter "Training systems", section 10.1.3.
     Leaves out norms, activation functions, optimizer and what else is no matrix product.
     """
-    own, place = distinct(layouts, FIELDS)
+    low_rank = any(_makes_low_rank_rows(item) for item in operators(model))
+    own, place = distinct(layouts, (*FIELDS, "sp") if low_rank else FIELDS)
     return _work(model, system, own, recipe, sequence, efficiency, context).take(place)
 
 
@@ -178,8 +179,8 @@ def operator_flops(
 ) -> Floats:
     """Forward FLOPs of one run of an operator on one rank, of cp on that which scores most pairs.
 
-    Experts: uniform dropless routing over the ranks of a stage, each of which computes its share of all visits. Matrices
-    that make low-rank rows are whole on every rank of tp, which multiplies all rows by them, or under sp its own.
+    Experts: uniform dropless routing over the ranks of a stage, each of which computes its share of all visits.
+    Matrices that make low-rank rows are whole on every rank of tp, which multiplies all rows, or under sp its own.
     """
     rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
     if operator.scores.dims:
@@ -191,11 +192,15 @@ def operator_flops(
         return matmul_flops(turned, rows)
     sizes: Any = fullest_sizes(operator.weights[0], layouts, "gathered")
     if operator.rows != "routed":
-        if operator.weights[0].dims[0].role == "latent":
+        if _makes_low_rank_rows(operator):
             rows = rows / where(layouts.columns["sp"], layouts.degree("tp"), np.ones(1, dtype=np.int64))
         return matmul_flops(product(sizes) * np.ones(len(layouts)), rows)
     visits = rows * operator.top_k * layouts.degree("etp") / layouts.degree("tp")
     return matmul_flops(product(sizes[1:]) * np.ones(len(layouts)), visits)
+
+
+def _makes_low_rank_rows(operator: Operator) -> bool:
+    return bool(operator.weights) and operator.weights[0].dims[0].role == "latent"
 
 
 def _scored_pairs(layouts: Layouts, sequence: int, operator: Operator, context: ContextPlan) -> Any:

@@ -170,6 +170,7 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
             *training_messages.NOT_MODELLED,
             *training_activations.NOT_MODELLED,
             *saved.NOT_MODELLED,
+            *saved.left_out(model),
             *_training_simulated.NOT_MODELLED,
             *training_offload.NOT_MODELLED,
             *LEFT_OUT,

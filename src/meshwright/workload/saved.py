@@ -36,6 +36,9 @@ NOT_MODELLED: Final = (
     "storage that outlives the part in use: a fused query_key_value",
 )
 
+_ROUTER: Final = "what a router in fp32 that limits experts to groups keeps beside probabilities: numbers, and a mask"
+_PREDICTORS: Final = "training of the layers that predict further tokens (MTP): they are counted apart, and not planned"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockSet:
@@ -77,6 +80,18 @@ def block_saved(model: Model, kind: int, positions: Any, kernels: Kernels) -> Bl
     whole = made.kept("hidden", "block", (made.hidden,), "copy", "norms")
     core_inputs = tuple(made.told(told.core_inputs))
     return BlockSet(saved=tuple(found), mixing=mixing, input=whole, core_inputs=core_inputs)
+
+
+def left_out(model: Model) -> tuple[str, ...]:
+    """What is not counted in the training of this model, beside `NOT_MODELLED`. Raises as `block_saved` does."""
+    kernels, found = Kernels(), []
+    for block in model.kinds:
+        found += block.mixer.training(model.hidden, kernels.attention, kernels.elementwise).left_out
+        if isinstance(block.feed_forward, Experts) and block.feed_forward.router_fp32:
+            found.append(_ROUTER)
+    if any(item.name == "mtp" for item in model.apart):
+        found.append(_PREDICTORS)
+    return tuple(dict.fromkeys(found))
 
 
 def head_saved(model: Model, positions: Any, kernels: Kernels) -> tuple[Saved, ...]:

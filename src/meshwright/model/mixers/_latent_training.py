@@ -1,15 +1,16 @@
 """Latent attention goes in; what training keeps of it, and what its backward holds, come out (see `saving`).
 
-    flash          expanded, as transformers 5.24 runs it (DeepseekV3Attention): kv_b makes keys and values of every head
-                   in one tensor, keys are copied beside the shared rotary part, and values stay a view of that tensor,
-                   which therefore lives as long; query, key, output, logsumexp
+    flash          expanded, as transformers 5.24 runs it (DeepseekV3Attention): kv_b makes keys and values of every
+                   head in one tensor, keys are copied beside the shared rotary part, and values stay a view of that
+                   tensor, which therefore lives as long; query, key, output, logsumexp
     materialised   the same, with a copy of the values and the square of probabilities
     sparse flash   where a token reads `top_k` rows: absorbed, over the latent row itself; the numbers of these rows are
                    kept, and what folds keys into queries and values out of outputs keeps its inputs
 
 An indexer chooses without gradients, as in transformers 5.24 (DeepseekV32Indexer): it keeps nothing but the choice.
-Source of the sparse form: DeepSeek-AI, "DeepSeek-V3.2" (arXiv 2512.02556), section 2.1; that its kernel keeps query, row,
-output, logsumexp and numbers of 32 bits: TileLang, examples of sparse MLA, entered from general knowledge, to be checked.
+Source of the sparse form: DeepSeek-AI, "DeepSeek-V3.2" (arXiv 2512.02556), section 2.1; that its kernel keeps query,
+row, output, logsumexp and numbers of 32 bits: TileLang, examples of sparse MLA, entered from general knowledge, to be
+checked.
 """
 
 from __future__ import annotations
@@ -25,14 +26,19 @@ if TYPE_CHECKING:
     from meshwright.model.mixers.saving import AttentionKernel, Entry, Groups
 
 _CHOICE_BITS: Final = 32
+_LEFT_OUT: Final = ("sp: gradients of matrices that make low-rank rows, which ranks of tp add up once a step",)
+_SPARSE_LEFT_OUT: Final = (
+    "training of an indexer by a loss of its own: it chooses without gradients, and keeps nothing but the choice",
+)
 
 
 def latent_training(mixer: LatentAttention, hidden: int, kernel: AttentionKernel) -> Training:
     """What it keeps beside its input, and its gradients."""
-    sparse = mixer.top_k is not None and kernel == "flash"
-    rows = _rows(mixer)
-    if sparse:
-        return Training(kept=(*rows, *_absorbed(mixer)), gradients=_gradients_of_absorbed(mixer, hidden))
+    rows, chosen = _rows(mixer), mixer.top_k is not None
+    left_out = (*_LEFT_OUT, *(_SPARSE_LEFT_OUT if chosen else ()))
+    if chosen and kernel == "flash":
+        kept_rows, gradients = (*rows, *_absorbed(mixer)), _gradients_of_absorbed(mixer, hidden)
+        return Training(kept=kept_rows, gradients=gradients, left_out=left_out)
     kept = _heads_of(mixer)
     query, value, both = kept["query"], kept["value"], kept["made"]
     copied = kernel == "materialised"
@@ -42,7 +48,7 @@ def latent_training(mixer: LatentAttention, hidden: int, kernel: AttentionKernel
     found.append(KeptScores(heads=mixer.heads, span=ALL if mixer.top_k is None else Span(top=mixer.top_k)))
     found.append(_kept("attention_output", value, operator="self_attn.o_proj"))
     gradients = _gradients(mixer, hidden, kernel)
-    return Training(kept=tuple(found), gradients=gradients, core_inputs=(own,) if copied else ())
+    return Training(kept=tuple(found), gradients=gradients, core_inputs=(own,) if copied else (), left_out=left_out)
 
 
 def _rows(mixer: LatentAttention) -> list[Entry]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from meshwright.base.errors import ModelError
 from meshwright.model.formats import FP32
 from meshwright.model.mixers.told import MatrixProduct, Recurrence, SessionState
 from meshwright.model.tensors import Dim, Tensor
@@ -60,10 +59,9 @@ class FixedState(ABC):
         """None, unless a mixer has a state."""
         return ()
 
+    @abstractmethod
     def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
-        """Refused with MOD030."""
-        del hidden, kernel, elementwise
-        raise ModelError(30, "saved activations of this mixer are not modelled", "inspect, fit and plan serve take it")
+        """Of the mixer."""
 
 
 def matrix(name: str, out: Dim, inner: Dim) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from meshwright.model.mixers._recurrent import (
     FixedState,
@@ -17,8 +17,19 @@ from meshwright.model.mixers._recurrent import (
     recurrence,
     vector,
 )
+from meshwright.model.mixers._recurrent_training import (
+    LEFT_OUT,
+    gated_norm,
+    gated_norm_gradients,
+    kept,
+    product_input,
+)
+from meshwright.model.mixers.saving import FP32_BITS, Training, held
 from meshwright.model.mixers.told import Recurrence
 from meshwright.model.tensors import Dim, Tensor
+
+if TYPE_CHECKING:
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise, Groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +115,50 @@ class GatedDelta(FixedState):
             convolution(self._channels(), self.kernel),
             recurrence("delta_rule", heads, step=3 * state, chunked=inside + 3 * state, state=kept),
         )
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
+        """What the convolution, the decay, the delta rule and the gated norm keep.
+
+        q and k stay normed, with their rstd; of a chunk the inverse of its triangular matrix. The backward makes states
+        between chunks and what is written into them again. Source: transformers 5.24, Qwen3NextGatedDeltaNet; fla-core
+        0.6, ChunkGatedDeltaRuleFunction; causal_conv1d 1.7, CausalConv1dFn.
+        """
+        del kernel
+        keys, each = heads_of(self.key_heads, self.key_dim), heads_of(self.value_heads)
+        values, counts = heads_of(self.value_heads, self.value_dim), heads_of(self.key_heads)
+        rule = "delta_rule"
+        rows = (
+            kept("convolution.input", self._channels(), "convolution"),
+            kept("decay.input", each, "decay", bits=FP32_BITS),
+            kept("decay", each, "decay", bits=FP32_BITS),
+            *(kept(name, keys, rule) for name in ("normed_query", "normed_key")),
+            *(kept(name, counts, rule, bits=FP32_BITS) for name in ("query_rstd", "key_rstd")),
+            kept("value", values, rule),
+            kept("decay.sums", each, rule, bits=FP32_BITS),
+            kept("step", each, rule),
+            kept("chunk_inverse", heads_of(self.value_heads, self.chunk), rule),
+            *gated_norm("linear_attn.norm", values, each, "silu", elementwise),
+            product_input("gated_output", values, "linear_attn.out_proj"),
+        )
+        return Training(kept=rows, gradients=self._gradients(hidden, elementwise), left_out=LEFT_OUT)
+
+    def _gradients(self, hidden: int, elementwise: Elementwise) -> Groups:
+        """Source: fla-core 0.6, chunk_gated_delta_rule_bwd, up to the gradients of q and k."""
+        keys, values = heads_of(self.value_heads, self.key_dim), heads_of(self.value_heads, self.value_dim)
+        states = heads_of(self.value_heads, self.key_dim * self.value_dim)
+        rule = (
+            *(held(name, values) for name in ("gate", "scan_output", "written", "new_value", "value", "value_again")),
+            *(held(name, keys) for name in ("read", "query", "key", "read_again")),
+            *(held(name, states, stride=self.chunk) for name in ("states", "states_again")),
+        )
+        channels = held("convolution", self._channels()), held("convolution.input", self._channels())
+        return {
+            "linear_attn.in_proj": (channels[1], held("gate", values), held("normed", plain(hidden))),
+            "convolution": (held("gate", values), *channels),
+            "delta_rule": rule,
+            "linear_attn.norm": gated_norm_gradients(values, elementwise),
+            "linear_attn.out_proj": (held("gated_output", values),),
+        }
 
     def _channels(self) -> Dim:
         ratio = self.value_heads // self.key_heads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from meshwright.model.mixers._recurrent import (
     FixedState,
@@ -16,8 +17,21 @@ from meshwright.model.mixers._recurrent import (
     recurrence,
     vector,
 )
+from meshwright.model.mixers._recurrent_training import (
+    LEFT_OUT,
+    gated_norm,
+    gated_norm_gradients,
+    kept,
+    product_input,
+)
+from meshwright.model.mixers.saving import FP32_BITS, Kept, Training, held
 from meshwright.model.mixers.told import Recurrence
 from meshwright.model.tensors import Dim, Tensor
+
+if TYPE_CHECKING:
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise, Groups
+
+_FLAG_BITS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +91,65 @@ class KimiDelta(FixedState):
             convolution(heads_of(self.heads, 3 * self.head_dim), self.kernel),
             recurrence("delta_rule", heads, step=3 * state, chunked=inside + 3 * state, state=kept),
         )
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
+        """As of a gated delta rule; the decay has a number a channel, and of a chunk scores are kept too.
+
+        Called operator by operator the decay is made in fp32 outside the kernel, which keeps it and its sums; one
+        kernel keeps what it is made of. Source: transformers 5.24, KimiLinearDeltaAttention and KimiLinearForgetGate;
+        fla-core 0.6, ChunkKDAFunction, without and with `use_gate_in_kernel`.
+        """
+        del kernel
+        columns, each = self._columns(), heads_of(self.heads)
+        slim, chunks = Dim(role="head_dim", size=self.head_dim), heads_of(self.heads, self.chunk)
+        rule = "delta_rule"
+        rows = (
+            kept("convolution.input", heads_of(self.heads, 3 * self.head_dim), "convolution"),
+            kept("forget_gate.row", slim, "self_attn.forget_gate.f_b_proj", need="product_input"),
+            *self._decay(elementwise),
+            *(kept(name, columns, rule) for name in ("normed_query", "normed_key")),
+            *(kept(name, each, rule, bits=FP32_BITS) for name in ("query_rstd", "key_rstd")),
+            kept("value", columns, rule),
+            kept("step", each, rule),
+            *(kept(name, chunks, rule) for name in ("chunk_scores", "chunk_inverse")),
+            kept("gate.row", slim, "self_attn.g_b_proj", need="product_input"),
+            *gated_norm("self_attn.o_norm", columns, each, "sigmoid", elementwise),
+            product_input("gated_output", columns, "self_attn.o_proj"),
+        )
+        return Training(kept=rows, gradients=self._gradients(hidden, elementwise), left_out=LEFT_OUT)
+
+    def _decay(self, elementwise: Elementwise) -> tuple[Kept, ...]:
+        """exp, the input of a logarithm, which of both is taken, their softplus, the decay, and its sums."""
+        columns, name = self._columns(), "self_attn.forget_gate"
+        if elementwise == "fused":
+            return (kept("forget_gate", columns, "delta_rule"),)
+        wide = ("exponential", "logarithm_input", "softplus")
+        return (
+            *(kept(f"forget_gate.{item}", columns, name, bits=FP32_BITS) for item in wide),
+            kept("forget_gate.large", columns, name, need="index", bits=_FLAG_BITS),
+            *(kept(item, columns, "delta_rule", bits=FP32_BITS) for item in ("decay", "decay.sums")),
+        )
+
+    def _gradients(self, hidden: int, elementwise: Elementwise) -> Groups:
+        """Source: fla-core 0.6, chunk_kda_bwd, up to the gradients of q, k and decay."""
+        columns, normed = self._columns(), held("normed", plain(hidden))
+        states = heads_of(self.heads, self.head_dim * self.head_dim)
+        made = ("gate", "scan_output", "read", "written", "decayed_query", "decayed_key", "new_value", "value", "again")
+        rule = (
+            *(held(name, columns) for name in made),
+            *(held(name, columns, bits=FP32_BITS) for name in ("query", "key", "decay")),
+            *(held(name, states, stride=self.chunk) for name in ("states", "states_again")),
+            *(held(name, heads_of(self.heads, self.chunk), bits=FP32_BITS) for name in ("chunk_scores", "chunk_keys")),
+        )
+        wide = heads_of(self.heads, 3 * self.head_dim)
+        channels, decay = (held("convolution", wide), held("convolution.input", wide)), held("forget_gate", columns)
+        return {
+            "self_attn.q_proj": (channels[1], held("gate", columns), decay, normed),
+            "convolution": (held("gate", columns), decay, *channels),
+            "delta_rule": rule,
+            "self_attn.o_norm": gated_norm_gradients(columns, elementwise),
+            "self_attn.o_proj": (held("gated_output", columns),),
+        }
 
     def _columns(self) -> Dim:
         return heads_of(self.heads, self.head_dim)

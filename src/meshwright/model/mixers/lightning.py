@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from meshwright.model.mixers._recurrent import (
     FixedState,
@@ -13,8 +14,13 @@ from meshwright.model.mixers._recurrent import (
     recurrence,
     vector,
 )
+from meshwright.model.mixers._recurrent_training import LEFT_OUT, kept, product_input
+from meshwright.model.mixers.saving import FP32_BITS, KeptNorm, Training, held
 from meshwright.model.mixers.told import Recurrence
 from meshwright.model.tensors import Dim, Tensor
+
+if TYPE_CHECKING:
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise, Groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +71,41 @@ class Lightning(FixedState):
         heads = heads_of(self.heads)
         kept = matrix_state(heads, self.head_dim, self.head_dim)
         return (recurrence("lightning", heads, step=state, chunked=inside + state, state=kept),)
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
+        """The input of silu, queries, keys and values, the norm, and both factors of the gated output.
+
+        Source: transformers 5.24, MiniMaxLightningAttention, its loop over blocks in place of which runs the kernel of
+        fla-core 0.6, chunk_lightning_attn (ChunkSimpleGLAFunction), which keeps q, k and v.
+        """
+        del kernel, elementwise
+        columns, joined = self._columns(), heads_of(self.heads, 3 * self.head_dim)
+        rows = (
+            kept("qkv", joined, "self_attn.act_fn"),
+            *(kept(name, columns, "lightning") for name in ("query", "key", "value")),
+            KeptNorm(name="self_attn.norm", dim=columns, reads="self_attn.norm.input"),
+            *(kept(name, columns, "output_gate") for name in ("output_gate", "normed_output")),
+            product_input("gated_output", columns, "self_attn.out_proj"),
+        )
+        return Training(kept=rows, gradients=self._gradients(hidden), left_out=LEFT_OUT)
+
+    def _gradients(self, hidden: int) -> Groups:
+        """Source: fla-core 0.6, chunk_simple_gla_bwd, whose states are in fp32."""
+        columns, joined = self._columns(), heads_of(self.heads, 3 * self.head_dim)
+        states = heads_of(self.heads, self.head_dim * self.head_dim)
+        gate = held("output_gate", columns)
+        steps = ("normed", "input_by_product", "input_by_statistics")
+        return {
+            "self_attn.qkv_proj": (held("qkv", joined), gate, held("normed_input", plain(hidden))),
+            "self_attn.act_fn": (gate, held("activated", joined), held("qkv", joined)),
+            "lightning": (
+                gate,
+                *(held(name, columns) for name in ("scan_output", "query", "key", "value")),
+                *(held(name, states, bits=FP32_BITS, stride=self.block) for name in ("states", "states_again")),
+            ),
+            "self_attn.norm": (gate, *(held(name, columns, bits=FP32_BITS) for name in steps)),
+            "self_attn.out_proj": (held("gated_output", columns),),
+        }
 
     def _columns(self) -> Dim:
         return heads_of(self.heads, self.head_dim)

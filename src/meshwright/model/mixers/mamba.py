@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from meshwright.model.mixers._recurrent import (
     FixedState,
@@ -15,8 +16,15 @@ from meshwright.model.mixers._recurrent import (
     recurrence,
     vector,
 )
+from meshwright.model.mixers._recurrent_training import LEFT_OUT, kept, product_input
+from meshwright.model.mixers.saving import FP32_BITS, Kept, KeptNorm, Training, held
 from meshwright.model.mixers.told import Recurrence
 from meshwright.model.tensors import Dim, Tensor
+
+if TYPE_CHECKING:
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise, Entry, Groups
+
+_SCANNED: Final = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +94,58 @@ class Mamba(FixedState):
         work = 2 * self.state
         scan = recurrence("scan", each, step=work, chunked=work, state=matrix_state(each, self.state))
         return convolution(each, self.kernel), scan
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
+        """What convolution, inner products and scan keep; of every 2048 positions also a pair of states in fp32.
+
+        The scan wants rows of channels, so its input, gate, B and C are copied beside those that other operators keep.
+        Source: transformers 5.24, JambaMambaMixer; mamba_ssm 2.3, SelectiveScanFn, and n_chunks of selective_scan.cpp;
+        causal_conv1d 1.7, CausalConv1dFn. A mixer without inner norms may run as one kernel that keeps less
+        (MambaInnerFn); it is counted as these steps.
+        """
+        del kernel, elementwise
+        each, states = heads_of(self.channels), heads_of(self.channels, 2 * self.state)
+        rows = (
+            kept("projected", heads_of(self.channels, 2), "convolution"),
+            kept("convolution", each, "mamba.x_proj", need="product_input"),
+            *self._inner(),
+            *(kept(name, each, "scan") for name in ("scan.input", "scan.step", "scan.gate", "scan.output")),
+            Kept(
+                name="scan.states", operator="scan", dims=(states,), need="nonlinear", bits=FP32_BITS, stride=_SCANNED
+            ),
+            product_input("gated_output", each, "mamba.out_proj"),
+        )
+        return Training(kept=rows, gradients=self._gradients(hidden), left_out=LEFT_OUT)
+
+    def _inner(self) -> tuple[Entry, ...]:
+        """Step, B and C: the row that they are parts of, or a norm each, whose outputs are tensors of their own."""
+        rank, state = Dim(role="head_dim", size=self.rank), Dim(role="head_dim", size=self.state)
+        copies = (kept("b", state, "scan"), kept("c", state, "scan"))
+        if not self.inner_norms:
+            whole = Dim(role="head_dim", size=self.rank + 2 * self.state)
+            return (kept("chosen", whole, "mamba.dt_proj", need="product_input"), *copies)
+        norms = {"dt": rank, "b": state, "c": state}
+        made = (
+            KeptNorm(
+                name=f"mamba.{name}_layernorm",
+                dim=dim,
+                reads=f"mamba.{name}_layernorm.input",
+                keeper="mamba.dt_proj" if name == "dt" else None,
+            )
+            for name, dim in norms.items()
+        )
+        return (*made, *copies)
+
+    def _gradients(self, hidden: int) -> Groups:
+        """Source: mamba_ssm 2.3, selective_scan_bwd; B and C in fp32."""
+        each, both = heads_of(self.channels), held("projected", heads_of(self.channels, 2))
+        state = Dim(role="head_dim", size=self.state)
+        inner = (held("b", state, bits=FP32_BITS), held("c", state, bits=FP32_BITS))
+        gate, scanned = held("scan.gate", each), held("scan.input", each)
+        return {
+            "mamba.in_proj": (both, held("normed", plain(hidden))),
+            "convolution": (gate, held("convolution", each), both),
+            "mamba.x_proj": (gate, scanned, held("scan.step", each), held("convolution", each), *inner),
+            "scan": (held("gated_output", each), gate, scanned, held("scan.step", each), *inner),
+            "mamba.out_proj": (held("gated_output", each),),
+        }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from meshwright.model.mixers._recurrent import (
     FixedState,
@@ -15,8 +16,13 @@ from meshwright.model.mixers._recurrent import (
     recurrence,
     vector,
 )
+from meshwright.model.mixers._recurrent_training import LEFT_OUT, kept
+from meshwright.model.mixers.saving import FP32_BITS, Training, held
 from meshwright.model.mixers.told import Recurrence
 from meshwright.model.tensors import Dim, Tensor
+
+if TYPE_CHECKING:
+    from meshwright.model.mixers.saving import AttentionKernel, Elementwise, Groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +104,42 @@ class Mamba2(FixedState):
             recurrence("scan", heads, step=state, chunked=state + self.chunk * self.head_dim, state=kept),
             recurrence("scan.groups", self._groups(), step=0, chunked=self.chunk * self.state),
         )
+
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
+        """What in_proj made, the output of the scan before its norm, and rstd of every group.
+
+        All between in_proj and out_proj, that included, is one kernel: its backward makes the convolution, the states
+        between chunks and the normed output again. Source: transformers 5.24, NemotronHMamba2Mixer in training;
+        mamba_ssm 2.3, MambaSplitConv1dScanCombinedFn.
+        """
+        del kernel, elementwise
+        name, columns = f"{self.module}.scan", heads_of(self.heads, self.head_dim)
+        made = heads_of(self.heads, 2 * self.head_dim + 1)
+        rows = (
+            kept("projected.heads", made, name),
+            kept("projected.groups", self._groups(), name),
+            kept("scan.output", columns, name),
+            kept("scan.rstd", Dim(role="kv_heads", size=self.groups), name, bits=FP32_BITS),
+        )
+        return Training(kept=rows, gradients=self._gradients(hidden), left_out=LEFT_OUT)
+
+    def _gradients(self, hidden: int) -> Groups:
+        """Source: mamba_ssm 2.3, backward of the same, while states pass from chunk to chunk."""
+        columns, each = heads_of(self.heads, self.head_dim), heads_of(self.heads)
+        made, shared = heads_of(self.heads, 2 * self.head_dim + 1), self._groups()
+        states = heads_of(self.heads, self.head_dim * self.state)
+        scores = Dim(role="kv_heads", size=self.groups * self.chunk, grain=self.chunk)
+        projected = (held("projected.heads", made), held("projected.groups", shared))
+        scan = (
+            *projected,
+            *(held(name, columns) for name in ("out_proj", "convolution", "convolution.input", "normed_again")),
+            *(held(name, shared) for name in ("convolution.groups", "convolution.input.groups")),
+            *(held(name, each, bits=FP32_BITS) for name in ("step", "decay.sums")),
+            held("chunk_scores", scores, bits=FP32_BITS),
+            *(held(name, states, bits=FP32_BITS, stride=self.chunk) for name in ("states", "states.gradients")),
+            *(held(name, states, stride=self.chunk) for name in ("states_again", "states.gradients_again")),
+        )
+        return {f"{self.module}.in_proj": (*projected, held("normed", plain(hidden))), f"{self.module}.scan": scan}
 
     def _groups(self) -> Dim:
         """B and C of every group."""

@@ -77,12 +77,13 @@ Groups: TypeAlias = dict[str, tuple[Kept, ...]]
 class Training:
     """Of one mixer. kept: beside its input, in the order of the forward pass.   gradients: as `Groups`.
 
-    core_inputs: what core attention made again needs and nobody else keeps.
+    core_inputs: what core attention made again needs and nobody else keeps.   left_out: what is not counted.
     """
 
     kept: tuple[Entry, ...]
     gradients: Groups
     core_inputs: tuple[Kept, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 NOTHING: Final = Training(kept=(), gradients={})
