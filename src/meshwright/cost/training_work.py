@@ -21,6 +21,7 @@ from meshwright.layout.ownership import fullest_sizes, local_elements, product
 from meshwright.workload.attention import score_flops
 from meshwright.workload.batches import prefill
 from meshwright.workload.context_split import RING_OF_ZIGZAG, ContextPlan, busiest_pairs
+from meshwright.workload.expert_rows import EVEN, EVEN_LOADS, ExpertRows, Loads, loads_of
 from meshwright.workload.operators import operators
 from meshwright.workload.recomputing import repeated
 
@@ -72,8 +73,9 @@ def training_work(  # noqa: PLR0917 - the nouns, and the rate
     sequence: int,
     efficiency: float | None,
     context: ContextPlan = RING_OF_ZIGZAG,
+    experts: ExpertRows = EVEN,
 ) -> TrainingWork:
-    """The work of every row; of cp the rank that scores most pairs counts.
+    """The work of every row; of cp the rank that scores most pairs counts, of experts the one that runs most rows.
 
     efficiency: the share of the peak that matrix products reach; None for a roofline.
 
@@ -81,7 +83,7 @@ def training_work(  # noqa: PLR0917 - the nouns, and the rate
     Leaves out norms, activation functions, optimizer and what else is no matrix product.
     """
     own, place = distinct(layouts, FIELDS)
-    return _work(model, system, own, recipe, sequence, efficiency, context).take(place)
+    return _work(model, system, own, recipe, sequence, efficiency, context, loads_of(model, experts)).take(place)
 
 
 def _work(  # noqa: PLR0917 - as above
@@ -92,6 +94,7 @@ def _work(  # noqa: PLR0917 - as above
     sequence: int,
     efficiency: float | None,
     context: ContextPlan,
+    loads: Loads,
 ) -> TrainingWork:
     shape = (len(layouts), len(model.kinds) + 2)
     found: dict[str, Any] = {name: np.zeros(shape) for name in TrainingWork.__slots__}
@@ -101,7 +104,7 @@ def _work(  # noqa: PLR0917 - as above
         column = shape[1] - 1 if operator.kind is None else operator.kind
         each = values(operator.count) / (1 if operator.kind is None else values(model.kind_counts[operator.kind]))
         share = 0.0 if operator.kind is None else again[operator.name]
-        for run in _runs(model, system, layouts, recipe, sequence, operator, efficiency, context):
+        for run in _runs(model, system, layouts, recipe, sequence, operator, efficiency, context, loads):
             parts = run.parts(each, share)
             for name, part in parts.items():
                 found[name] = added(found[name], column, part)
@@ -145,6 +148,7 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
     operator: Operator,
     efficiency: float | None,
     context: ContextPlan,
+    loads: Loads,
 ) -> list[_Run]:
     """Of an operator, then of the adapters of its matrix; beside adapters the matrix itself is frozen."""
     scored = not operator.weights
@@ -153,7 +157,7 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
         ways += [replace(operator, weights=(half,)) for half in adapters(operator.weights[0], recipe)]
     found: list[_Run] = []
     for place, item in enumerate(ways):
-        flops: Any = named(operator_flops(layouts, sequence, item, context), f"{item.name}_flops")
+        flops: Any = named(operator_flops(layouts, sequence, item, context, loads), f"{item.name}_flops")
         seconds = _seconds(model, system, layouts, recipe, item, flops, efficiency)
         trained = not scored and (place > 0 or recipe.lora_rank == 0)
         found.append(_Run(flops=flops, seconds=seconds, trained=trained, scored=scored))
@@ -161,11 +165,15 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
 
 
 def operator_flops(
-    layouts: Layouts, sequence: int, operator: Operator, context: ContextPlan = RING_OF_ZIGZAG
+    layouts: Layouts,
+    sequence: int,
+    operator: Operator,
+    context: ContextPlan = RING_OF_ZIGZAG,
+    loads: Loads = EVEN_LOADS,
 ) -> Floats:
     """Forward FLOPs of one run of an operator on one rank, of cp on that which scores most pairs.
 
-    Experts: uniform dropless routing over the ranks of a stage, each of which computes its share of all visits.
+    Experts: the rows of the busiest rank that holds some; even and dropless, its share of all visits.
     """
     rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
     if operator.scores.dims:
@@ -179,7 +187,13 @@ def operator_flops(
     if operator.rows != "routed":
         return matmul_flops(product(sizes) * np.ones(len(layouts)), rows)
     visits = rows * operator.top_k * layouts.degree("etp") / layouts.degree("tp")
+    visits = loads.run(operator.kind, layouts, _whole_rows(layouts, sequence), visits)
     return matmul_flops(product(sizes[1:]) * np.ones(len(layouts)), visits)
+
+
+def _whole_rows(layouts: Layouts, sequence: int) -> Any:
+    """Tokens of a micro-batch on one rank of cp."""
+    return layouts.degree("micro_batch") * sequence // layouts.degree("cp")
 
 
 def _scored_pairs(layouts: Layouts, sequence: int, operator: Operator, context: ContextPlan) -> Any:
