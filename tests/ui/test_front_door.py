@@ -156,7 +156,7 @@ def test_inputs_of_a_training_plan_are_enough_to_ask_again(answers):
         "checkpoint_interval": 1800.0, "checkpoint_copy": None, "storage_write": None, "restart": 120.0,
         "straggler_sigma": 0.0, "slow_sigmas": 3.0, "slow_steps": 1, "spike_interval": None, "price": None,
         "host_memory": None, "host_bandwidth": None, "host_link": None, "runs": 1000, "seed": 0,
-        "flips": "search", "basis": "datasheet", "keep": 20, "finalists": 3,
+        "flips": "search", "basis": "datasheet", "keep": 20, "finalists": 3, "routing": "even", "capacity_factor": None,
     }  # fmt: skip
     assert inputs["layout"] == {"zero": 3, "micro_batch": 1, "tp": 1, "cp": 1, "pp": 1, "dp_replicate": 1}
     assert inputs["system"]["accelerator"]["memory"] == 24_000_000_000

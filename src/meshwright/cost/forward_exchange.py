@@ -29,7 +29,7 @@ from meshwright.layout.axes import EXPERT_AXES
 from meshwright.layout.ownership import sample_ways
 from meshwright.layout.placement import boundaries_outside
 from meshwright.workload.expert_reach import reach
-from meshwright.workload.messages import has_message, messages, mixtures_of
+from meshwright.workload.messages import has_message, messages, mixtures_of, over_copies
 
 if TYPE_CHECKING:
     from meshwright.base.numbers import Floats, Ints
@@ -50,10 +50,11 @@ def forward_exchanges(  # noqa: PLR0917 - the nouns, and the sessions of a copy
 
     own: sessions of the fullest copy of attention. Source: chapter "Supernodes", sections 6.2.2, 6.2.6 and 6.3.1.
     """
-    routed = None
+    routed, several = None, bool(over_copies(layouts.plain()).any())
     found: list[tuple[Message, Exchange]] = []
     for message in messages(model, assumptions.dispatch, assumptions.combine):
-        if message.where in {"apart", "dealt", "repeated"} and not has_message(message, layouts).any():
+        own_kind = message.where in {"always", "together"}
+        if not own_kind and not (several and has_message(message, layouts).any()):
             continue
         if message.where == "dealt":
             routed = routed or _routed(model, system, layouts, batch, own, assumptions)

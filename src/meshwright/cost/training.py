@@ -23,6 +23,7 @@ from meshwright.cost.training_work import training_work
 from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import ZERO_OF_STATE
 from meshwright.workload.context_split import RING_OF_ZIGZAG, ContextPlan
+from meshwright.workload.expert_rows import EVEN, ExpertRows
 from meshwright.workload.slots import Work, read_schedule
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class TrainingAssumptions:
     efficiency_kind: `model_flops` holds recompute, the update and all that is no matrix product; `compute` is that of
     matrix products alone, recompute included.   prefetch: whether gathers and reductions run beside computation.
     nic: whether a device has its share of a box's NICs or all have one.   context: how ranks of cp share a sequence.
+    experts: how rows fall on experts.
     """
 
     efficiency: float | None = None
@@ -68,6 +70,7 @@ class TrainingAssumptions:
     prefetch: Prefetch = "on"
     nic: Nic = "own"
     context: ContextPlan = RING_OF_ZIGZAG
+    experts: ExpertRows = EVEN
 
     @property
     def recompute_charged(self) -> bool:
@@ -213,13 +216,14 @@ def training_parts(
 ) -> TrainingParts:
     """What the estimate adds up, and a simulated step runs."""
     nic, model, context = assumptions.nic, in_operands(model, job.recipe), assumptions.context
-    work = training_work(model, system, layouts, job.recipe, job.sequence, assumptions.efficiency, context)
+    experts = assumptions.experts
+    work = training_work(model, system, layouts, job.recipe, job.sequence, assumptions.efficiency, context, experts)
     layers, place = distinct(layouts, (*_MESH, "sp", "micro_batch", "recompute"))
     meshes, mesh = distinct(layouts, _MESH)
     return TrainingParts(
         work=work,
         inside=layer_exchange(
-            model, system, layers, job.sequence, work.take(_first_of(place, len(layers))), nic, context
+            model, system, layers, job.sequence, work.take(_first_of(place, len(layers))), nic, context, experts
         ),
         place=place,
         moved=state_exchange(model, system, meshes, job.recipe, nic),

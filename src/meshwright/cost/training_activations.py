@@ -6,7 +6,7 @@ ownership table cuts the rest (state `activations`). Rows routed to experts are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -19,6 +19,7 @@ from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import fullest_sizes, product
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.tensors import Dim, Tensor
+from meshwright.workload.expert_rows import EVEN, EVEN_LOADS, ExpertRows, Loads, loads_of
 from meshwright.workload.gradients import block_gradients, head_gradients
 from meshwright.workload.recomputing import read_recompute
 from meshwright.workload.saved import block_saved, embedding_saved, head_saved
@@ -73,6 +74,7 @@ def activation_columns(
     loss: Loss = "materialised",
     elementwise: Elementwise = "eager",
     stages: Stages = "own",
+    experts: ExpertRows = EVEN,
 ) -> ActivationColumns:
     """Activation bytes of one micro-batch of `micro_batch` samples a copy, each of `sequence` positions.
 
@@ -81,10 +83,10 @@ def activation_columns(
     that is not known.
     """
     kernels = Kernels(attention=kernel, elementwise=elementwise, loss=loss)
-    experts = any(isinstance(block.feed_forward, Experts) for block in model.kinds)
-    few, place = distinct(layouts, (*_CUTS, *(_EXPERT_CUTS if experts else ())))
-    sizes = _Sizes(layouts=few, positions=sequence)
-    parts = [_kind_parts(model, kind, sizes, kernels) for kind in range(len(model.kinds))]
+    sparse = any(isinstance(block.feed_forward, Experts) for block in model.kinds)
+    few, place = distinct(layouts, (*_CUTS, *(_EXPERT_CUTS if sparse else ())))
+    sizes = _Sizes(layouts=few, positions=sequence, loads=loads_of(model, experts))
+    parts = [_kind_parts(model, kind, replace(sizes, kind=kind), kernels) for kind in range(len(model.kinds))]
     ends = (
         sizes.total(head_saved(model, sequence, kernels)),
         sizes.total(embedding_saved(model, sequence, kernels)),
@@ -112,11 +114,16 @@ def entry_bytes(entries: Sequence[Saved], layouts: Layouts, positions: Any) -> t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sizes:
-    """Sizes of entries of one sample under columns of cuts; dims that many entries share are cut once (`known`)."""
+    """Sizes of entries of one sample under columns of cuts; dims that many entries share are cut once (`known`).
+
+    loads: of experts' rows, those of a block kind.
+    """
 
     layouts: Layouts
     positions: Any
     known: dict[tuple[Dim, ...], Any] = field(default_factory=dict[tuple[Dim, ...], Any])
+    loads: Loads = EVEN_LOADS
+    kind: int | None = None
 
     def total(self, entries: Sequence[Saved]) -> Ints:
         """Bytes of entries together."""
@@ -141,7 +148,7 @@ class _Sizes:
         return named(sized, f"{entry.tensor.name}_bytes")
 
     def _visits(self, top_k: int) -> Ints:
-        """Rows that the experts of one rank work on, an equal share of those that its expert group brings.
+        """Rows that the experts of the busiest rank work on: if even, a share of those that its expert group brings.
 
         A rank of ep x etp = tp x n ranks brings the rows of its tp group with n - 1 other groups, each row once; an etp
         rank works on every row of its experts. Without sp the tp ranks hold the same rows, and ep may be less than tp.
@@ -150,7 +157,8 @@ class _Sizes:
         visits: Any = rows * top_k
         shared = divide_up(visits * self.layouts.degree("etp"), self.layouts.degree("tp"))
         alone = maximum(shared, divide_up(visits, self.layouts.degree("ep")))
-        return where(self.layouts.columns["sp"], shared, alone)
+        even = where(self.layouts.columns["sp"], shared, alone)
+        return self.loads.saved(self.kind, self.layouts, rows, even)
 
 
 def _rows(positions: Any) -> Tensor:

@@ -17,10 +17,12 @@ from meshwright.cost.collectives import all_reduce, port_bytes, program_s, send_
 from meshwright.cost.groups import block_nodes, group_along, group_of, rates
 from meshwright.cost.kept import gathered, gradient_buffers, updated
 from meshwright.cost.pipelines import added
+from meshwright.layout.axes import EXPERT_AXES
 from meshwright.layout.ownership import fullest_sizes, local_elements, product, shard_group_size
 from meshwright.layout.placement import boundaries_outside, joined, leaves_node
 from meshwright.model.model import block_weights, first_weights, last_weights
 from meshwright.workload.context_split import RING_OF_ZIGZAG
+from meshwright.workload.expert_rows import EVEN, EVEN_LOADS, ExpertRows, Loads, loads_of
 from meshwright.workload.training_messages import training_messages
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exch
     work: TrainingWork,
     nic: Nic,
     context: ContextPlan = RING_OF_ZIGZAG,
+    experts: ExpertRows = EVEN,
 ) -> LayerExchange:
     """What the layers and ends wait for. cp's ring runs beside attention: what is longer than it is waited for.
 
@@ -85,10 +88,11 @@ def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exch
     forward: Any = np.zeros(shape)
     backward: Any = np.zeros(shape)
     groups = {axis: group_along(system, layouts, axis, nic) for axis in ("tp", "cp")}
+    loads = loads_of(model, experts)
     for message in training_messages(model, context):
         place = {"first": shape[1] - 2, "last": shape[1] - 1}.get(str(message.place), message.place)
         assert isinstance(place, int)
-        seconds = _message_s(model, system, layouts, sequence, message, groups, nic)
+        seconds = _message_s(model, system, layouts, sequence, message, groups, nic, loads)
         if seconds is None:
             continue
         seconds = named(seconds, f"{message.operation}_after_{message.after}_s")
@@ -111,12 +115,13 @@ def _message_s(  # noqa: PLR0917 - the nouns and a message
     message: TrainingMessage,
     groups: dict[str, Group],
     nic: Nic,
+    loads: Loads,
 ) -> Any:
     """Seconds of one such exchange; None where no row has it."""
     degree = layouts.degree(message.axis)
     if int(layouts.plain().degree(message.axis).max(initial=1)) == 1:
         return None
-    sent: Any = message_bytes(model, layouts, sequence, message)
+    sent: Any = message_bytes(model, layouts, sequence, message, loads)
     none = np.zeros(1)
     if message.axis == "cp":
         group = groups["cp"]
@@ -145,11 +150,13 @@ def _message_s(  # noqa: PLR0917 - the nouns and a message
     return where((degree > 1) & spread, seconds, none)
 
 
-def message_bytes(model: Model, layouts: Layouts, sequence: int, message: TrainingMessage) -> Floats:
+def message_bytes(
+    model: Model, layouts: Layouts, sequence: int, message: TrainingMessage, loads: Loads = EVEN_LOADS
+) -> Floats:
     """Bytes of one such exchange of one micro-batch, as its collective counts a message.
 
     Of an all_reduce its buffer, which under sp a reduce_scatter is given and an all_gather gives; of a ring, a gather
-    or a pass over cp what one round sends; of an all_to_all what a rank sends.
+    or a pass over cp what one round sends; of an all_to_all what a rank sends, of experts what the busiest one gets.
     """
     element: Any = model.plain.bits / 8
     rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
@@ -163,6 +170,8 @@ def message_bytes(model: Model, layouts: Layouts, sequence: int, message: Traini
         return (sum(heads) + _repeated_heads(layouts, message) * element) * rows
     if message.axis != "tp":
         rows = rows / layouts.degree("tp")
+    if message.axis in EXPERT_AXES and isinstance(message.place, int):
+        rows = rows * loads.sent(message.place, layouts)
     return rows * (message.row_elements * element)
 
 

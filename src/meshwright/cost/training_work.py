@@ -22,6 +22,7 @@ from meshwright.layout.ownership import fullest_sizes, local_elements, product
 from meshwright.workload.attention import score_flops
 from meshwright.workload.batches import prefill
 from meshwright.workload.context_split import RING_OF_ZIGZAG, ContextPlan, busiest_pairs
+from meshwright.workload.expert_rows import EVEN, EVEN_LOADS, ExpertRows, Loads, loads_of
 from meshwright.workload.operators import operators
 from meshwright.workload.recomputing import repeated
 
@@ -73,8 +74,9 @@ def training_work(  # noqa: PLR0917 - the nouns, and the rate
     sequence: int,
     efficiency: float | None,
     context: ContextPlan = RING_OF_ZIGZAG,
+    experts: ExpertRows = EVEN,
 ) -> TrainingWork:
-    """The work of every row; of cp the rank that scores most pairs counts.
+    """The work of every row; of cp the rank that scores most pairs counts, of experts the one that runs most rows.
 
     efficiency: the share of the peak that matrix products reach; None for a roofline.
 
@@ -83,7 +85,7 @@ def training_work(  # noqa: PLR0917 - the nouns, and the rate
     """
     low_rank = any(_makes_low_rank_rows(item) for item in operators(model))
     own, place = distinct(layouts, (*FIELDS, "sp") if low_rank else FIELDS)
-    return _work(model, system, own, recipe, sequence, efficiency, context).take(place)
+    return _work(model, system, own, recipe, sequence, efficiency, context, loads_of(model, experts)).take(place)
 
 
 def _work(  # noqa: PLR0917 - as above
@@ -94,6 +96,7 @@ def _work(  # noqa: PLR0917 - as above
     sequence: int,
     efficiency: float | None,
     context: ContextPlan,
+    loads: Loads,
 ) -> TrainingWork:
     shape = (len(layouts), len(model.kinds) + 2)
     found: dict[str, Any] = {name: np.zeros(shape) for name in TrainingWork.__slots__}
@@ -103,7 +106,7 @@ def _work(  # noqa: PLR0917 - as above
         column = shape[1] - 1 if operator.kind is None else operator.kind
         each = values(operator.count) / (1 if operator.kind is None else values(model.kind_counts[operator.kind]))
         share = 0.0 if operator.kind is None else again[operator.name]
-        for run in _runs(model, system, layouts, recipe, sequence, operator, efficiency, context):
+        for run in _runs(model, system, layouts, recipe, sequence, operator, efficiency, context, loads):
             parts = run.parts(each, share)
             for name, part in parts.items():
                 if name == "attention_again_fraction":
@@ -159,6 +162,7 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
     operator: Operator,
     efficiency: float | None,
     context: ContextPlan,
+    loads: Loads,
 ) -> list[_Run]:
     """Of an operator, then of the adapters of its matrix; beside adapters the matrix itself is frozen."""
     scored = not operator.weights
@@ -167,7 +171,7 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
         ways += [replace(operator, weights=(half,)) for half in adapters(operator.weights[0], recipe)]
     found: list[_Run] = []
     for place, item in enumerate(ways):
-        flops: Any = named(operator_flops(layouts, sequence, item, context), f"{item.name}_flops")
+        flops: Any = named(operator_flops(layouts, sequence, item, context, loads), f"{item.name}_flops")
         seconds = _seconds(model, system, layouts, recipe, item, flops, efficiency)
         trained = not scored and (place > 0 or recipe.lora_rank == 0)
         found.append(_Run(flops=flops, seconds=seconds, trained=trained, scored=scored, backward=operator.backward))
@@ -175,12 +179,16 @@ def _runs(  # noqa: PLR0917 - the nouns, an operator, and the rate
 
 
 def operator_flops(
-    layouts: Layouts, sequence: int, operator: Operator, context: ContextPlan = RING_OF_ZIGZAG
+    layouts: Layouts,
+    sequence: int,
+    operator: Operator,
+    context: ContextPlan = RING_OF_ZIGZAG,
+    loads: Loads = EVEN_LOADS,
 ) -> Floats:
     """Forward FLOPs of one run of an operator on one rank, of cp on that which scores most pairs.
 
-    Experts: uniform dropless routing over the ranks of a stage, each of which computes its share of all visits.
-    Matrices that make low-rank rows are whole on every rank of tp, which multiplies all rows, or under sp its own.
+    Experts: the rows of the busiest rank that holds some; even and dropless, its share of all visits. Matrices that
+    make low-rank rows are whole on every rank of tp, which multiplies all rows, or under sp its own.
     """
     rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
     if operator.scores.dims:
@@ -196,11 +204,17 @@ def operator_flops(
             rows = rows / where(layouts.columns["sp"], layouts.degree("tp"), np.ones(1, dtype=np.int64))
         return matmul_flops(product(sizes) * np.ones(len(layouts)), rows)
     visits = rows * operator.top_k * layouts.degree("etp") / layouts.degree("tp")
+    visits = loads.run(operator.kind, layouts, _whole_rows(layouts, sequence), visits)
     return matmul_flops(product(sizes[1:]) * np.ones(len(layouts)), visits)
 
 
 def _makes_low_rank_rows(operator: Operator) -> bool:
     return bool(operator.weights) and operator.weights[0].dims[0].role == "latent"
+
+
+def _whole_rows(layouts: Layouts, sequence: int) -> Any:
+    """Tokens of a micro-batch on one rank of cp."""
+    return layouts.degree("micro_batch") * sequence // layouts.degree("cp")
 
 
 def _scored_pairs(layouts: Layouts, sequence: int, operator: Operator, context: ContextPlan) -> Any:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from meshwright.base.numbers import Floats, Ints
 
+TokenRouting: TypeAlias = Literal["even", "uniform"] | RoutedReads
+"""How the rows of a training step fall on experts."""
 Law: TypeAlias = Literal["uniform", "even", "zipf", "counts", "trace"]
 _WAYS: Final = "give uniform, even, zipf:1.2, counts:8x64,120x0, or a file (.parquet, .json, .toml)"
 _MOST_EXPONENT: Final = 10.0
@@ -104,6 +106,17 @@ def reads_of(routing: Routing) -> ExpertReads:
         found = [np.bincount(layer.reshape(-1), minlength=width) * 1.0 for layer in routing.choices]
         counts = tuple(tuple(row.tolist()) for row in found)
     return RoutedReads(law="counts", counts=counts, layers=routing.layers)
+
+
+def read_token_routing(text: str) -> TokenRouting:
+    """The option's text as how the rows of training fall on experts. Raises as `read_routing` does."""
+    if text == "even" or text == "uniform":  # noqa: PLR1714 - as above
+        return text
+    routing = read_routing(text)
+    reads = reads_of(routing)
+    if isinstance(reads, RoutedReads):
+        return reads
+    return "uniform"
 
 
 def checked_reads_of(reads: RoutedReads, layers: Mapping[int, tuple[int, int]], what: str) -> RoutedReads:

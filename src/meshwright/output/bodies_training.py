@@ -8,6 +8,7 @@ from meshwright.output.bodies import Amount, Count, Name
 from meshwright.output.bodies_training_around import (
     InputSupply,
     SlowDevices,
+    TrainExperts,
     TrainOffload,
     TrainOverheads,
     TrainScaling,
@@ -217,3 +218,4 @@ class TrainBody(TypedDict):
     input: InputSupply | None
     scaling: TrainScaling | None
     offload: TrainOffload | None
+    experts: TrainExperts | None

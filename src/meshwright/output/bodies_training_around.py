@@ -145,3 +145,21 @@ class TrainOffload(TypedDict):
     host_bytes: Count
     host_capacity_bytes: Count | None
     wait_s: Amount
+
+
+class TrainExperts(TypedDict):
+    """Rows of experts in one micro-batch, expected, where they are not even or a capacity bounds them.
+
+    tokens, choices: of the ranks that share a copy of the experts.   busiest_over_even, run_over_even: what the busiest
+    rank is sent and what it runs, over an even share.   dropped_rows, padding_rows: of a layer.
+    """
+
+    tokens: Count
+    choices: Count
+    busiest_over_even: Amount
+    run_over_even: Amount
+    capacity_rows: Count | None
+    dropped_rows: Amount
+    dropped_fraction: Amount
+    padding_rows: Amount
+    padding_fraction: Amount

@@ -45,7 +45,7 @@ def step_lines(shown: Candidate) -> Iterator[str]:
 
 
 def around_lines(body: Mapping[str, Any]) -> Iterator[str]:
-    """Saves and failures, the date as drawn, slow devices, input, offload, and more devices: what there is of them."""
+    """Saves and failures, the date as drawn, slow devices, input, offload, experts, more devices: what there is."""
     yield from _overheads(body["overheads"])
     if body["stragglers"] is not None:
         yield from _stragglers(body["stragglers"])
@@ -53,6 +53,8 @@ def around_lines(body: Mapping[str, Any]) -> Iterator[str]:
         yield from _input(body["input"])
     if body["offload"] is not None:
         yield from _offload(body["offload"])
+    if body["experts"] is not None:
+        yield from _experts(body["experts"])
     if body["scaling"] is not None:
         yield from _scaling(body["scaling"])
 
@@ -90,6 +92,15 @@ def _offload(found: Mapping[str, Any]) -> Iterator[str]:
     held = f"the host keeps {show_bytes(found['host_bytes'])} of each device"
     link = f"{show_rate(found['link_bytes_per_s'])} to it"
     yield f"{held}, {link}{cast}; a step waits {show_seconds(found['wait_s'])} for it"
+
+
+def _experts(found: Mapping[str, Any]) -> Iterator[str]:
+    busy = f"is sent {found['busiest_over_even']:.2f} times an even share and runs {found['run_over_even']:.2f} times"
+    yield f"experts: the busiest rank {busy}"
+    if found["capacity_rows"] is not None:
+        lost = f"{found['dropped_fraction']:.2%} of {found['choices']:,} choices a layer and micro-batch are dropped"
+        zeros = f"{found['padding_fraction']:.1%} of the rows run are zeros"
+        yield f"  {found['capacity_rows']:,} rows an expert: {lost}, {zeros}"
 
 
 def _scaling(found: Any) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.units import Seconds, Tokens
 from meshwright.job.train import step_progress
+from meshwright.scenarios._training_experts import experts_told
 from meshwright.scenarios._training_host import offload_told
 from meshwright.scenarios._training_overheads import overhead_warnings, overheads_of, saving_of
 from meshwright.scenarios.input_pipeline import InputWait, input_wait
@@ -42,13 +43,14 @@ class GrownPlan:
 def surroundings(  # noqa: PLR0917 - the nouns, and which
     model: Model, system: System, job: TrainJob, options: TrainOptions, shown: Candidate, slack_s: float | None
 ) -> dict[str, Any]:
-    """The blocks of the answer: overheads, stragglers, input, scaling, offload."""
+    """The blocks of the answer: overheads, stragglers, input, scaling, offload, experts."""
     return {
         "overheads": overheads_of(job, options, saving_of(model, system, job, options), shown),
         "stragglers": slow_devices(system, options, shown, slack_s),
         "input": input_supply(job, options, shown),
         "scaling": grown(system, job, shown),
         "offload": offload_told(system, job, shown),
+        "experts": experts_told(model, job, options, shown),
     }
 
 

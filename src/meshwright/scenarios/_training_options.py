@@ -12,14 +12,17 @@ from meshwright.cost.groups import Nic
 from meshwright.cost.memory_even import Shards
 from meshwright.cost.training import Prefetch, TrainingAssumptions
 from meshwright.cost.training_work import EfficiencyKind
+from meshwright.job.routing import TokenRouting
 from meshwright.layout.layout import checked_fields
 from meshwright.workload.context_split import ContextExchange, ContextPlan, ContextSplit
+from meshwright.workload.expert_rows import ExpertRows
 
 TrainObjective: TypeAlias = Literal["date", "cost", "gpu_hours"]
 NO_TIME: Final = Seconds(0.0)
 NO_SHARE: Final = Share(0.0)
 _MOST_KEPT: Final = 10_000
 _MOST_RUNS: Final = 100_000
+_LEAST_FACTOR, _MOST_FACTOR = 1e-3, 1e3
 SLOW_SIGMAS: Final = 3.0
 WORKSPACE: Final = Bytes(2 * 2**30)
 RESTART: Final = Seconds(120.0)
@@ -31,9 +34,11 @@ class TrainOptions:
     """Assumptions; what is None or zero adds nothing.
 
     efficiency, efficiency_kind, prefetch, nic: of the estimator.   cp_split, cp_exchange: which positions each rank of
-    cp keeps, and how attention meets the others'.   input_wait: of every step; or prep_workers, each
-    preparing prep_rate sequences a second, beside the step.   activation_budget: in place of the computed activations,
-    gathers and workspace.   usable_memory: of a device, in place of its capacity.   workspace: kept free (assumed).
+    cp keeps, and how attention meets the others'.   routing: how tokens choose experts.   capacity_factor: of an
+    expert's rows in a micro-batch, over the mean; None drops nothing.   input_wait: of every step; or prep_workers,
+    each preparing prep_rate sequences a second, beside the step.   activation_budget: in place of the computed
+    activations, gathers and workspace.   usable_memory: of a device, in place of its capacity.   workspace: kept free
+    (assumed).
     card_mtbf, job_mtbf: mean time between failures of one device, or of all of them; without either none fails.
     common_mode_mtbf: beside card_mtbf, of each thing that stops all devices.   checkpoint_interval: useful time between
     saves; storage_write: how quickly one is written, training standing, or beside training once checkpoint_copy is
@@ -57,6 +62,8 @@ class TrainOptions:
     nic: Nic = "own"
     cp_split: ContextSplit = "zigzag"
     cp_exchange: ContextExchange = "ring"
+    routing: TokenRouting = "even"
+    capacity_factor: float | None = None
     input_wait: Seconds | None = None
     prep_workers: int | None = None
     prep_rate: float | None = None
@@ -100,7 +107,13 @@ class TrainOptions:
             prefetch=self.prefetch,
             nic=self.nic,
             context=self.context,
+            experts=self.experts,
         )
+
+    @property
+    def experts(self) -> ExpertRows:
+        """How rows fall on experts."""
+        return ExpertRows(routing=self.routing, capacity_factor=self.capacity_factor)
 
     @property
     def context(self) -> ContextPlan:
@@ -142,6 +155,11 @@ def checked_options(options: TrainOptions) -> TrainOptions:
             not 0 <= options.slow_sigmas < float("inf") or options.slow_steps < 1,
             f"--slow-sigmas {options.slow_sigmas:g} and --slow-steps {options.slow_steps}",
             "give sigmas from 0 on, and at least one step",
+        ),
+        (
+            options.capacity_factor is not None and not _LEAST_FACTOR <= options.capacity_factor <= _MOST_FACTOR,
+            f"--capacity-factor {options.capacity_factor}",
+            f"give {_LEAST_FACTOR:g} to {_MOST_FACTOR:g}",
         ),
         (not 1 <= options.keep <= _MOST_KEPT, f"--keep {options.keep}", "give 1 to 10000"),
         (not 0 <= options.finalists <= _MOST_KEPT, f"--finalists {options.finalists}", "give 0 to 10000"),

@@ -105,6 +105,7 @@ TRAINING_BASIS: Final = {
     "input": f"{Basis.FORMULA.value}: from stated rates of preparing",
     "scaling": f"{Basis.FORMULA.value}: from the stated noise scale",
     "offload": f"{Basis.FORMULA.value}: from datasheet rates, or as stated",
+    "experts": f"{Basis.FORMULA.value}: expected of the routing, choices of tokens apart from each other",
     "initialisation": f"{Basis.FORMULA.value}: where every rank builds the whole model before it is sharded",
     "candidates[].simulated": f"{Basis.SIMULATED.value}: one step on the event engine, of the finalists",
     "candidates[].peak_alive": Basis.SIMULATED.value,

@@ -69,6 +69,10 @@ _WITHOUT_FORMULA: Final = {
         "the rank that holds most in the simulated step, and no formula gives it",
         "explain fullest_stage of the same candidate's memory: the rank that holds most by the bound",
     ),
+    "experts": (
+        "expected of how tokens choose experts, added up over distributions, and no formula gives it",
+        "explain best.step.compute_s, which holds the rows that the busiest rank runs",
+    ),
     "drawn": (
         "runs are drawn from a seed, and no formula gives what comes of them",
         "explain the overhead_fraction that decides, or the retry_overhead_fraction beside it",

@@ -27,6 +27,7 @@ from meshwright.scenarios._training_boxes import boxes_in_time, least_boxes
 from meshwright.scenarios._training_contenders import Shortlist
 from meshwright.scenarios._training_details import check_fitting, with_details
 from meshwright.scenarios._training_engine import asked_rules
+from meshwright.scenarios._training_experts import checked_rows, left_out_of_rows
 from meshwright.scenarios._training_fixed import check_fixed
 from meshwright.scenarios._training_flips import LEFT_OUT as FLIPS_LEFT_OUT
 from meshwright.scenarios._training_flips import training_flips, training_levers
@@ -47,7 +48,8 @@ from meshwright.scenarios._training_space import training_space
 from meshwright.scenarios._training_systems import TRAINING_BASIS, check_any_can_run, system_row
 from meshwright.scenarios._training_table import capacity_bytes, save_bytes, save_s, training_table
 from meshwright.system.system import System
-from meshwright.workload import saved, training_messages
+from meshwright.workload import expert_rows, saved, training_messages
+from meshwright.workload.expert_rows import EVEN
 
 if TYPE_CHECKING:
     from meshwright.layout.layouts import Layouts
@@ -83,7 +85,7 @@ def plan_train(
     (space) and the codes of rules and schedules where the layout that was asked
     for breaks one. Source: chapter "Training systems", section 10.6.1.
     """
-    job, options = checked_training(job), checked_options(options)
+    job, options = checked_training(job), checked_rows(model, checked_options(options))
     check_fitting(system, options)
     check_fixed(model, options.layout)
     system = with_host(system, options)
@@ -167,8 +169,9 @@ def plan_of(  # noqa: PLR0917 - the nouns and what was found
         ),
         not_modelled=(
             *NOT_MODELLED,
-            *training_messages.NOT_MODELLED,
-            *training_activations.NOT_MODELLED,
+            *left_out_of_rows(options, training_messages.NOT_MODELLED),
+            *left_out_of_rows(options, training_activations.NOT_MODELLED),
+            *(() if options.experts == EVEN else expert_rows.NOT_MODELLED),
             *saved.NOT_MODELLED,
             *saved.left_out(model),
             *_training_simulated.NOT_MODELLED,

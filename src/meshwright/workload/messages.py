@@ -139,12 +139,18 @@ def has_message(message: Message, layouts: Layouts) -> Bools:
     grouped: Bools = layouts.degree(message.axis) > 1
     if message.where == "always":
         return grouped
-    apart = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
+    apart = over_copies(layouts)
     if message.where in {"together", "apart"} or not apart.any():
         return grouped & (~apart if message.where == "together" else apart)
     dealt = layouts.columns["attention"] == "data_parallel"
     found: Bools = grouped & apart & (dealt if message.where == "dealt" else ~dealt)
     return found
+
+
+def over_copies(layouts: Layouts) -> Bools:
+    """The rows whose experts lie over several copies of attention."""
+    spread: Bools = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
+    return spread
 
 
 def _after_mixers(model: Model) -> dict[tuple[str, int], int]:

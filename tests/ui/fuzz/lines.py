@@ -73,7 +73,7 @@ _LINES: tuple[Line, ...] = (
         ("plan", "train"), ("tiny-qwen3-moe",), ("--on", "hgx-h100,hgx-h200"), ("--tokens", "2M"), ("--sequence", "2K"),
         ("--global-batch", "4"), ("--prep-workers", "4"), ("--prep-rate", "2"), ("--price", "2.5"), ("--keep", "3"),
         ("--objective", "cost"), ("--layout", "tp=1,cp=1"), ("--job-mtbf", "7.9h"), ("--storage-write", "7GB/s"),
-        ("--restart", "120s"),
+        ("--restart", "120s"), ("--routing", "zipf:0.5"), ("--capacity-factor", "1.25"),
     ],
     [
         ("checkpoint", "interval"), ("--size", "112GB"), ("--write", "7GB/s"), ("--devices", "64"), ("--runs", "20"),

@@ -22,6 +22,7 @@ from meshwright.cli.options import (
 from meshwright.cli.progress import progress
 from meshwright.cli.show import show
 from meshwright.job.recipe import read_recipe
+from meshwright.job.routing import read_token_routing
 from meshwright.job.train import TrainJob
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.training import plan_train
@@ -29,6 +30,7 @@ from meshwright.scenarios.training_systems import plan_train_systems
 
 _NOT_RETYPED: Final = ("name", "system", "layout", "weights", "kv", "style", "file")
 """Words that a next command has in its own way."""
+_ROUTING: Final = "How tokens choose experts: even, uniform, zipf:S, counts:8x64, or a recorded file."
 _TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve", "noise_scale", "padding")
 
 
@@ -87,6 +89,8 @@ _TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve"
     show_default=True,
     help="How attention meets the positions of other ranks of cp.",
 )
+@click.option("--routing", default="even", show_default=True, help=_ROUTING)
+@click.option("--capacity-factor", type=float, default=None, help="Rows of an expert at most, over the mean [any].")
 @click.option("--card-mtbf", default=None, help="Mean time between failures of one device, as in 337.07d.")
 @click.option("--job-mtbf", default=None, help="Mean time between failures of all devices, as in 7.9h.")
 @click.option("--common-mode-mtbf", default=None, metavar="T,...", help="Beside --card-mtbf: what stops all of them.")
@@ -128,6 +132,7 @@ def command(
         "efficiency_kind": given["efficiency_kind"].replace("-", "_"),
         "objective": given["objective"].replace("-", "_"),
         "cp_exchange": given["cp_exchange"].replace("-", "_"),
+        "routing": read_token_routing(given["routing"]),
         "layout": fixed_of(layout, changes["layout"]),
     }
     options = build(TrainOptions, given, "plan train")
