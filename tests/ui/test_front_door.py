@@ -130,7 +130,7 @@ def test_inputs_are_enough_to_ask_again(answers):
         "objective": "cost", "all_reduce": "auto", "weight_reads": "strict", "workspace": 2 * 2**30,
         "basis": "datasheet", "all_reduce_time": None, "power_budget": None, "power_base": 0.0, "fault": None,
         "flips": "search", "expert_reads": "expected", "prefill": "cached", "reserve": None, "shards": "strict",
-        "attention_form": "by_phase", "engine": None,
+        "attention_form": "by_phase", "engine": None, "cp": [1], "cp_split": "zigzag", "cp_exchange": "ring",
     }  # fmt: skip
     assert inputs["system"]["accelerator"]["memory"] == 80_000_000_000
     assert inputs["model"]["hidden"] == 5120

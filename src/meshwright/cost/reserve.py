@@ -23,6 +23,7 @@ import numpy as np
 from meshwright.base.numbers import divide_up, maximum, minimum, where
 from meshwright.base.units import Bytes, Tokens
 from meshwright.cost.memory import cached_columns, stored_columns
+from meshwright.layout.context import by_weights, has_context
 from meshwright.layout.ownership import local_elements, local_samples
 from meshwright.model.model import first_weights, last_weights
 from meshwright.workload.activations import activations, logits, routed
@@ -99,8 +100,9 @@ def reserve(model: Model, layouts: Layouts, rule: ReserveRule, sessions: Ints) -
 
 def _groups(model: Model, layouts: Layouts) -> Ints:
     """How many groups a rank is in that exchange anything."""
-    axes = sorted({message.axis for message in messages(model)})
-    return np.stack([layouts.degree(axis) > 1 for axis in axes]).sum(axis=0, dtype=np.int64)
+    axes, seen = sorted({message.axis for message in messages(model)}), by_weights(layouts)
+    groups = [seen.degree(axis) > 1 for axis in axes] + ([layouts.degree("cp") > 1] if has_context(layouts) else [])
+    return np.stack(groups).sum(axis=0, dtype=np.int64)
 
 
 def _boundary_bytes(model: Model) -> int:

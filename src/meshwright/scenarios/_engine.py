@@ -3,7 +3,7 @@
 available KV = the engine's `pool` of utilization, memory of the device, weights and its own reserve, on the rank with
                least: utilization x memory - weights - reserve where the share is of the whole device (vLLM)
 KV blocks    = available KV // bytes of a block, on the stage with fewest
-KV tokens    = KV blocks x block_size
+KV tokens    = KV blocks x block_size x cp, as every rank of cp has a block of its own
 concurrency  = KV blocks / blocks of one request of max_model_len
 """
 
@@ -77,10 +77,11 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
     block = pool.block_size if options.block_size is None else options.block_size
     _check(engine, share, block)
     layouts, none = table([layout]), np.zeros(1, dtype=np.int64)
+    turn = block * layout.cp  # a block on each rank of cp
     capacity = system.accelerator.memory
     own = _reserved(model, layouts, options)
     held = sharded_ledger(
-        model, layouts, shards=shards, sessions=none, tokens=block, workspace_bytes=own, capacity_bytes=capacity
+        model, layouts, shards=shards, sessions=none, tokens=turn, workspace_bytes=own, capacity_bytes=capacity
     )
     weights = cell(held.parameters, 0)
     available = pool_bytes(pool, share, capacity, weights, own)
@@ -89,15 +90,15 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
         layouts,
         shards=shards,
         sessions=none,
-        tokens=block,
+        tokens=turn,
         workspace_bytes=0,
         capacity_bytes=maximum(available, 0) + weights,
     )
     longest = context or model.max_positions
     known = not pool.uniform_layers or _uniform(model)
     blocks = cell(ledger.max_sessions, 0) // cell(sample_ways(layouts), 0)
-    per_request = None if longest is None else divide_up(longest, block)
-    each = cell(sharded_cached(model, layouts, block, shards), 0)
+    per_request = None if longest is None else divide_up(longest, turn)
+    each = cell(sharded_cached(model, layouts, turn, shards), 0)
     least = _least(pool, each * (per_request or 1), capacity, weights, own)
     return {
         "id": engine.id,
@@ -115,7 +116,7 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
         "least_gpu_memory_utilization": least if known else None,
         "kv_block_bytes": each if known else None,
         "kv_blocks": blocks if known else None,
-        "kv_tokens": blocks * block if known else None,
+        "kv_tokens": blocks * turn if known else None,
         "max_model_len": longest,
         "max_concurrency": blocks / per_request if known and per_request else None,
     }

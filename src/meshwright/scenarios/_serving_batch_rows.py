@@ -12,6 +12,7 @@ from meshwright.cost import batching
 from meshwright.cost.estimate import Step, flops, read_bytes, state_bytes, weight_bytes
 from meshwright.job.serve import ServeJob
 from meshwright.layout.layout import fields_of
+from meshwright.layout.placement import instance_size
 from meshwright.scenarios._serving_batches import BatchTable, within
 from meshwright.scenarios._serving_rows import broken_exclusion, groups, known_cell
 from meshwright.scenarios._shared import reserve_row
@@ -116,7 +117,6 @@ def _smallest_that_fits(table: BatchTable) -> str | None:
     fitting = np.flatnonzero(table.fits)
     if not len(fitting):
         return None
-    layouts = table.space.layouts
-    size = layouts.degree("tp")[fitting] * layouts.degree("pp")[fitting]
+    size = instance_size(table.space.layouts)[fitting]
     names = [table.space.rows[row].id for row in fitting.tolist()]
     return names[int(order([size, table.running.tpot_s[fitting]], names)[0])]

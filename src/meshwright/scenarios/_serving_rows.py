@@ -11,8 +11,10 @@ from meshwright.base.traced import cell
 from meshwright.cost.estimate import Step, estimate_step, flops, read_bytes
 from meshwright.cost.money import finish_s, turns
 from meshwright.job.serve import ServeJob
+from meshwright.layout.context import by_weights, weight_ranks
 from meshwright.layout.layout import Layout, fields_of
 from meshwright.layout.layouts import Layouts
+from meshwright.layout.placement import instance_size
 from meshwright.layout.rules import Broken
 from meshwright.model.model import Model
 from meshwright.scenarios._engine import limit_of
@@ -101,7 +103,7 @@ def broken_exclusion(broken: Broken | None, layouts: Layouts, row: int, *, valid
         return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit=limit)
     if valid:
         return None
-    reason = f"the chosen all_reduce does not take {layouts.degree('tp')[row]} ranks"
+    reason = f"the chosen all_reduce does not take {by_weights(layouts).degree('tp')[row]} ranks"
     return Excluded(code="COL002", reason=reason, nearest="all-reduce=ring", limit="rule")
 
 
@@ -110,26 +112,27 @@ def _smallest_that_fits(table: ServingTable) -> str | None:
     fitting = np.flatnonzero(table.fits)
     if not len(fitting):
         return None
-    size = table.layouts.degree("tp")[fitting] * table.layouts.degree("pp")[fitting]
+    size = instance_size(table.layouts)[fitting]
     names = [table.rows[row].id for row in fitting.tolist()]
     return names[int(order([size, table.last_finish_s[fitting]], names)[0])]
 
 
 def groups(step: Step, layout: Layout, row: int, sessions: int) -> list[dict[str, Any]]:
     """The exchanges of a candidate whose steps have `sessions` rows: algorithm, rounds, time of one, calls a step."""
-    tp, pp = layout.tp, layout.pp
     found: list[dict[str, Any]] = []
     for message, exchange in step.exchanges:
-        calls = pp - 1 if message.boundary else message.count * (tp > 1)
+        ranks = 2 if message.boundary else layout.cp if message.axis == "cp" else weight_ranks(layout)
+        calls = layout.pp - 1 if message.boundary else message.count * (ranks > 1)
+        each: Any = message.per_row_bytes if message.kind is None else round(float(message.per_row_bytes[row]))
         measured = exchange.measured[row]
         entry = {
             "axis": message.axis,
             "operation": message.operation,
             "after": message.after,
-            "ranks": 2 if message.boundary else tp,
+            "ranks": ranks,
             "algorithm": str(exchange.algorithm[row]),
             "rounds": cell(exchange.rounds, row),
-            "message_bytes": message.per_row_bytes * sessions,
+            "message_bytes": each * sessions,
             "calls_per_step": calls,
             "time_s": cell(exchange.seconds, row),
             "basis": str(exchange.basis[row]),

@@ -21,21 +21,25 @@ from meshwright.cost.reserve import Reserve, ReserveRule
 from meshwright.job.expert_load import ExpertReads
 from meshwright.job.faults import Fault
 from meshwright.job.serve import ServeJob
-from meshwright.layout.layout import Layout
+from meshwright.layout.context import has_context
+from meshwright.layout.layout import CONTEXT_PARALLEL, Layout, checked_layout
 from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.placement import instance_size, instances
 from meshwright.layout.rules import Broken, first_broken, head_counts
 from meshwright.model.model import Model
 from meshwright.scenarios._engine import serving_rules
 from meshwright.scenarios._resident import resident_ledger
+from meshwright.scenarios._serving_context import serving_context_rules
 from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, has_experts, smaller_degree
 from meshwright.search.candidates import combinations, divisors
 from meshwright.system.system import System
 from meshwright.workload.batches import decode
+from meshwright.workload.context_split import ContextExchange, ContextPlan, ContextSplit
 from meshwright.workload.operators import FormChoice
 
 Objective: TypeAlias = Literal["cost", "latency", "throughput"]
-SEARCHED: Final = ("replicas", "tp", "pp", "ep", "etp")
+SEARCHED: Final = ("replicas", "tp", "cp", "pp", "ep", "etp")
+_ATTENTION: Final = ("replicated", CONTEXT_PARALLEL)
 OUT_OF_POWER: Final = "LAY021"
 _MOST_ROWS: Final = 200_000
 
@@ -51,7 +55,8 @@ class ServeOptions:
     step read.   attention_form: of latent attention.   prefill: of a continuous batch, whether prompts are cached when
      their sessions arrive (as under fifo), or computed between the steps of the replica that decodes them.
      power_budget, power_base: watts of all boxes together, and of what draws beside them.   fault: one part that stops,
-     reported beside the plan.   flips: whether they are searched.   workspace: bytes kept free on every device
+     reported beside the plan.   flips: whether they are searched.   cp: degrees that are tried; cp_split, cp_exchange:
+     how its ranks share a prompt.   workspace: bytes kept free on every device
      (assumed).   reserve: computes and itemises them instead.   shards: the form of the ledger, as in fit; how a step
      reads weights is `weight_reads`.   engine: whose rules the layouts must keep, by registry name.   layout: fixed
      fields, the rest is searched.
@@ -73,6 +78,9 @@ class ServeOptions:
     fault: Fault | None = None
     flips: Literal["search", "none"] = "search"
     engine: str | None = None
+    cp: tuple[int, ...] = (1,)
+    cp_split: ContextSplit = "zigzag"
+    cp_exchange: ContextExchange = "ring"
     layout: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -84,7 +92,13 @@ class ServeOptions:
             weight_reads=self.weight_reads,
             expert_reads=self.expert_reads,
             attention_form=self.attention_form,
+            context=self.context,
         )
+
+    @property
+    def context(self) -> ContextPlan:
+        """How ranks of cp share a prompt."""
+        return ContextPlan(split=self.cp_split, exchange=self.cp_exchange)
 
     @property
     def prompt_assumptions(self) -> Assumptions:
@@ -187,7 +201,7 @@ def serving_table(model: Model, system: System, job: ServeJob, options: ServeOpt
 
 def space(model: Model, system: System, options: ServeOptions) -> Space:
     """The layouts to look at. Raises LAY002 (devices), LAY012 (axis), LAY013 (too many), SYS011 (power)."""
-    layouts = _enumerate(model, system, options.layout)
+    layouts = _enumerate(model, system, options)
     nodes = min(system.nodes, powered_nodes(system, options))
     room = instances(instance_size(layouts), nodes, system.devices_per_node)
     broken = tuple(_with_devices(model, system, layouts, room, options))
@@ -267,39 +281,59 @@ def one_step_s(model: Model, system: System, layouts: Layouts, job: ServeJob, op
     return cell(step.total_s, 0)
 
 
-def _enumerate(model: Model, system: System, fixed: Mapping[str, Any]) -> Layouts:
-    """tp over the divisors of the heads and of the devices; pp up to the layers; ep over the divisors of tp."""
-    foreign = [name for name in fixed if name not in SEARCHED and fixed[name] != getattr(Layout(), name)]
-    if foreign:
-        cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan serve places {', '.join(SEARCHED)}"
-        raise LayoutError(12, cause, f"leave {foreign[0]} out: it has no time model for serving yet")
+def _enumerate(model: Model, system: System, options: ServeOptions) -> Layouts:
+    """tp over the divisors of the heads and of the devices; pp up to the layers; ep over the divisors of tp.
+
+    Where ranks of cp share the weights, over those of tp x cp.
+    """
+    fixed = options.layout
+    _check_fields(fixed)
     heads = max(head_counts(model), default=1)
     degrees = sorted({*divisors(heads), *divisors(system.devices)})
     sparse = has_experts(model)
     axes = {
         "tp": _tried(fixed, "tp", [degree for degree in degrees if degree <= system.devices]),
+        "cp": _tried(fixed, "cp", sorted({checked_layout(Layout(cp=degree)).cp for degree in options.cp})),
         "pp": _tried(fixed, "pp", list(range(1, min(model.layers, system.devices) + 1))),
         "ep": _tried(fixed, "ep", degrees if sparse else [1]),
     }
     made = combinations(axes, lambda rows: _keep(rows, system, fixed))
     if not len(made["tp"]):
-        least = min(axes["tp"]) * min(axes["pp"])
-        asked = ", ".join(f"{name}={value}" for name, value in fixed.items())
+        least = min(axes["tp"]) * min(axes["cp"]) * min(axes["pp"])
+        least_cp = {"cp": axes["cp"][0]} if axes["cp"][0] > 1 else {}
+        asked = ", ".join(f"{name}={value}" for name, value in {**least_cp, **fixed}.items())
         cause = f"--layout {asked} needs {least} devices, and {system.name} has {system.devices}"
-        nearest = smaller_degree(model, system, int(fixed.get("pp", 1)))
+        nearest = "--layout cp=1" if least_cp else smaller_degree(model, system, int(fixed.get("pp", 1)))
         raise LayoutError(2, cause, f"{nearest}, or more boxes (--on 'ID xN')")
-    etp = maximum(made["tp"] // made["ep"], 1) if sparse else np.ones(len(made["tp"]), dtype=np.int64)
+    etp = maximum(_cut(made, fixed) // made["ep"], 1) if sparse else np.ones(len(made["tp"]), dtype=np.int64)
     made["etp"] = np.full(len(etp), fixed["etp"]) if "etp" in fixed else etp
-    return columns(made)
+    if fixed.get("attention") != CONTEXT_PARALLEL:
+        return columns(made)
+    words = np.array(_ATTENTION, dtype=object)
+    return columns(made).changed({"attention": words[(made["cp"] > 1).astype(np.int64)]})
+
+
+def _check_fields(fixed: Mapping[str, Any]) -> None:
+    """Fields that a serving plan places. Raises LAY012 for others."""
+    foreign = [name for name in fixed if name not in SEARCHED and fixed[name] != getattr(Layout(), name)]
+    foreign = [name for name in foreign if name != "attention" or fixed[name] not in _ATTENTION]
+    if foreign:
+        cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan serve places {', '.join(SEARCHED)}"
+        raise LayoutError(12, cause, f"leave {foreign[0]} out: it has no time model for serving yet")
+
+
+def _cut(rows: Mapping[str, Ints], fixed: Mapping[str, Any]) -> Ints:
+    """Ranks over which a layer's weights are cut."""
+    return rows["tp"] * rows["cp"] if fixed.get("attention") == CONTEXT_PARALLEL else rows["tp"]
 
 
 def _keep(rows: Mapping[str, Ints], system: System, fixed: Mapping[str, Any]) -> Bools:
     """Instances no larger than the system, and ep a divisor of tp; what the user fixed is kept, to be judged."""
-    size = rows["tp"] * rows["pp"]
+    size = rows["tp"] * rows["cp"] * rows["pp"]
     if len(size) > _MOST_ROWS * 50:
         raise LayoutError(13, f"{len(size)} layouts are too many to list", "fix some of them with --layout")
     kept = (size <= system.devices) | np.full(len(size), "tp" in fixed and "pp" in fixed)
-    spread = rows["tp"] % rows["ep"] == 0
+    spread = _cut(rows, fixed) % rows["ep"] == 0
     return kept & (spread | np.full(len(size), "ep" in fixed))
 
 
@@ -312,7 +346,8 @@ def _with_devices(
 ) -> list[Broken | None]:
     """The first broken rule of each row; LAY002 for want of devices, LAY021 for want of power."""
     engine = () if options.engine is None else serving_rules(options.engine)
-    found = first_broken(model, layouts, system.devices, engine)
+    own = serving_context_rules(options.context) if has_context(layouts) else ()
+    found = first_broken(model, layouts, system.devices, (*engine, *own))
     wanted = int(options.layout.get("replicas", 1))
     unbounded = instances(instance_size(layouts), system.nodes, system.devices_per_node)
     for row in np.flatnonzero(room < wanted).tolist():

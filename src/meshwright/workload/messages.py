@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from meshwright.base.numbers import N
 from meshwright.base.traced import formula
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from meshwright.model.model import Model
     from meshwright.model.tensors import Dim
 
-Operation: TypeAlias = Literal["all_reduce", "send_recv"]
+Operation: TypeAlias = Literal["all_reduce", "send_recv", "merge", "ring", "all_gather", "all_to_all", "pass"]
+"""`merge`: of what ranks of cp say of their positions. The last four between these share a prompt, as in training."""
 NOT_MODELLED: Final = (
     "the all_reduce after a vocabulary-parallel embedding and the gather of its logits (per step one each)",
     "the return of a sampled token from the last stage to the first",
@@ -25,16 +26,18 @@ NOT_MODELLED: Final = (
 class Message:
     """One kind of exchange.
 
-    axis: whose group exchanges.   per_row_bytes: bytes of one token's row.   count: how often a step has it;
+    axis: whose group exchanges.   per_row_bytes: whole bytes of one token's row.   count: how often a step has it;
     `boundary` messages happen once at each stage boundary instead.   after: the operator whose result is exchanged.
+    kind: whose layers have it, of what is not alike in all; its bytes are a column of layouts.
     """
 
     operation: Operation
     axis: str
     after: str
-    per_row_bytes: int
+    per_row_bytes: Any
     count: int
     boundary: bool = False
+    kind: int | None = None
 
 
 def messages(model: Model) -> tuple[Message, ...]:

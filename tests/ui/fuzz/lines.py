@@ -36,6 +36,10 @@ _LINES: tuple[Line, ...] = (
         ("--discipline", "continuous"), ("--expert-reads", "full"), ("--prefill", "between-steps"),
     ],
     [
+        ("plan", "serve"), ("tiny-qwen3",), ("--on", "SYSTEM.toml"), ("--sessions", "2"), ("--context", "1K"),
+        ("--new-tokens", "8"), ("--cp", "1,2"), ("--cp-split", "striped"), ("--cp-exchange", "all-gather"),
+    ],
+    [
         ("fit",), ("Qwen/Qwen3-8B",), ("--on", "hgx-h100"), ("--workspace", "computed"), ("--max-batched-tokens", "2K"),
         ("--reserve", "comm_channels=8,sampled_rows=64"), ("--shards", "even"), ("--context", "4K"),
     ],
@@ -191,6 +195,9 @@ _SUITED = {
     "--discipline": ("fifo", "continuous", "static"),
     "--expert-reads": ("expected", "full", "2", "3.5", "1", "inf", "gone.json"),
     "--prefill": ("cached", "between-steps", "between_steps"),
+    "--cp": ("1", "2", "1,2,4", "0", "1000001", "1,,2", "2,2"),
+    "--cp-split": ("zigzag", "contiguous", "striped", "even"),
+    "--cp-exchange": ("ring", "all-gather", "ulysses", "all_gather"),
     "--weights": ("bf16", "fp16", "fp32", "fp8", "int4", "nvfp4"),
     "--kv": ("bf16", "fp8", "int8", "int4"),
     "--batch": ("1", "0", "64", "10000"),
@@ -205,7 +212,7 @@ _WORDS = (
 )  # fmt: skip
 _OPTIONS = (
     "--tp", "--pp", "--ep", "--on", "--sessions", "--context", "--new-tokens", "--deadline", "--on-time",
-    "--tpot", "--ttft", "--concurrency", "--expert-reads", "--prefill",
+    "--tpot", "--ttft", "--concurrency", "--expert-reads", "--prefill", "--cp", "--cp-split", "--cp-exchange",
     "--discipline", "--all-reduce", "--weight-reads", "--workspace", "--reserve", "--shards",
     "--engine", "--objective", "--basis", "--layout", "--set",
     "--weights", "--kv", "--seed", "--batch", "--format", "-o", "--gone", "--TP", "---", "-x", "--set=", "--tp=2",
