@@ -34,7 +34,8 @@ def evaluated(model, rows: Layouts, batch, all_reduce, reads) -> dict[str, list[
     found |= {"read": read_bytes(step), "flops": flops(step)}
     for number, work in enumerate(step.work):
         found |= {f"{number}.seconds": work.seconds, f"{number}.bound": work.compute_bound}
-    for number, (_, exchange) in enumerate(step.exchanges):
+    shared = [exchange for message, exchange in step.exchanges if message.axis != "cp"]
+    for number, exchange in enumerate(shared):  # a table has those of cp where some row does; they are in the sums
         found |= {f"{number}.{item.name}": getattr(exchange, item.name) for item in fields(exchange)}
     return {name: plain(column) for name, column in found.items()}
 

@@ -75,9 +75,12 @@ def model_of(name: str, kv_bits: int | None = None, weights: str | None = None) 
     return model if kv_bits is None else set_path(model, "kv.bits", str(kv_bits))
 
 
-def ask(model: Model, tp: int, system: System, options: Mapping[str, Any] | None = None, *, ep: int = 1) -> Result:
+def ask(
+    model: Model, tp: int, system: System, options: Mapping[str, Any] | None = None, *, ep: int = 1, **degrees: Any
+) -> Result:
     """`meshwright fit MODEL --on SYSTEM --tp N --ep N ...`."""
-    return fit(model, system, replica_layout(model, tp, 1, ep), build(FitOptions, dict(options or {}), "fit"))
+    layout = replica_layout(model, tp, 1, ep, **degrees)
+    return fit(model, system, layout, build(FitOptions, dict(options or {}), "fit"))
 
 
 def answer(row: Mapping[str, str]) -> Answer:
@@ -90,7 +93,9 @@ def answer(row: Mapping[str, str]) -> Answer:
         return Answer(verdict="later architecture", reason=f"family not here yet: {missing}", stated=stated)
     predicted = None
     if name is not None:
-        memory = ask(model_of(name, said.get("kv_bits")), int(row["tp"]), read_system(ANY_SYSTEM)).body["memory"]
+        degrees = {"tp": int(row["tp"]), **said.get("layout", {})}
+        asked = model_of(name, said.get("kv_bits"))
+        memory = ask(asked, system=read_system(ANY_SYSTEM), **degrees).body["memory"]
         predicted = memory["kv_bytes_per_token"]
     found = Answer(verdict=said["verdict"], reason=said.get("reason", ""), predicted=predicted, stated=stated)
     if said["verdict"] != "compute":

@@ -131,7 +131,7 @@ def test_inputs_are_enough_to_ask_again(answers):
         "basis": "datasheet", "all_reduce_time": None, "power_budget": None, "power_base": 0.0, "fault": None,
         "flips": "search", "expert_reads": "expected", "prefill": "cached", "reserve": None, "shards": "strict",
         "attention_form": "by_phase", "engine": None, "attention": "replicated", "dedup": "rank",
-        "dispatch": "plain", "combine": "plain",
+        "dispatch": "plain", "combine": "plain", "cp": [1], "cp_split": "zigzag", "cp_exchange": "ring",
     }  # fmt: skip
     assert inputs["system"]["accelerator"]["memory"] == 80_000_000_000
     assert inputs["model"]["hidden"] == 5120

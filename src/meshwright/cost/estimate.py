@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from meshwright.base.traced import named
+from meshwright.cost.context import (
+    context_exchanges,
+    expanded_of_rank,
+    pairs_of_rank,
+    positions_of_rank,
+    rows_of_rank,
+)
 from meshwright.cost.efficiency import DATASHEET, Efficiency
 from meshwright.cost.forward_exchange import calls, forward_exchanges, shared_sessions
 from meshwright.cost.roofline import compute_s, matmul_flops, read_s, roofline_s
+from meshwright.layout.context import by_weights
 from meshwright.layout.ownership import fullest_sizes, local_elements, local_samples, product
 from meshwright.workload.attention import score_flops
+from meshwright.workload.context_split import RING_OF_ZIGZAG, ContextPlan
 from meshwright.workload.expert_reach import routed_load
 from meshwright.workload.operators import FormChoice, Operator, form_of, operators
 
@@ -45,7 +54,7 @@ class Assumptions:
     weight by tp exactly (the chapter's form; the experts of the busiest ep group by etp), KV still by heads.
     expert_reads: how many experts the rows of a step read.   attention_form: of latent attention; `by_phase` absorbs in
     decode steps and expands in prompts.   dedup: how rows are sent to experts of other copies of attention; dispatch,
-    combine: formats of the rows sent and returned, as in `row_formats`.
+    combine: formats of the rows sent and returned, as in `row_formats`.   context: how ranks of cp share a prompt.
     """
 
     all_reduce: str = "auto"
@@ -57,6 +66,7 @@ class Assumptions:
     dispatch: str = "plain"
     combine: str = "plain"
     efficiency: Efficiency = DATASHEET
+    context: ContextPlan = RING_OF_ZIGZAG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,10 +111,23 @@ def estimate_step(model: Model, system: System, layouts: Layouts, batch: Batch, 
     work = tuple(_work(model, system, layouts, batch, own, item, assumptions) for item in table)
     local = named(_sum([item.seconds for item in work], len(layouts)), "local_s")
     exchanges = forward_exchanges(model, system, layouts, batch, own, assumptions)
+    exchanges += context_exchanges(
+        model, system, layouts, batch, own, table, _attention_s(work), assumptions.context, assumptions.efficiency.link
+    )
     merged = _sum([exchange.seconds * calls(message, layouts) for message, exchange in exchanges], len(layouts))
     merged = named(merged, "exchange_s")
     total = named(local + merged, "step_s", _SOURCE)
     return Step(work=work, exchanges=exchanges, local_s=local, exchange_s=merged, total_s=total)
+
+
+def _attention_s(work: tuple[Work, ...]) -> dict[int, Floats]:
+    """Seconds in which one layer of each kind scores and mixes positions."""
+    found: dict[int, Floats] = {}
+    for item in work:
+        kind = item.operator.kind
+        if kind is not None and item.operator.scores.dims:
+            found[kind] = found.get(kind, 0.0) + item.seconds / item.operator.count
+    return found
 
 
 def read_bytes(step: Step) -> Floats:
@@ -138,7 +161,7 @@ def _work(  # noqa: PLR0917 - the four nouns and an operator
 ) -> Work:
     weights = state = written = np.zeros(len(layouts))
     if operator.scores.dims:
-        work, state = _attention_work(model, layouts, batch, own, operator)
+        work, state = _attention_work(model, layouts, batch, own, operator, assumptions.context)
     elif operator.recurrence is not None:
         work, state = _recurrent_work(model, layouts, batch, own, operator.recurrence)
         written = state
@@ -164,14 +187,14 @@ def _matrix_work(  # noqa: PLR0917 - the four nouns and an operator
     """FLOPs and weight bytes of one layer's product on the busiest rank, one step: a weight is read once a step."""
     tensor, even = operator.weights[0], assumptions.weight_reads == "even"
     if operator.rows != "routed":
-        rows: Any = own * _rows(batch, operator)
+        rows: Any = own * _rows(batch, layouts, operator)
         if even:
-            shards = layouts.degree("tp")
+            shards = by_weights(layouts).degree("tp")
             return matmul_flops(tensor.elements / shards, rows), _whole_bytes(model, tensor) / shards
         sizes = fullest_sizes(tensor, layouts, "gathered")
         stored = _column(model.format_of(tensor).stored_bytes(sizes), layouts)
         return matmul_flops(_column(product(sizes), layouts), rows), stored
-    routed: Any = shared_sessions(_each(batch.sessions), own, layouts) * (1.0 * batch.rows)
+    routed: Any = shared_sessions(_each(batch.sessions), own, layouts) * (1.0 * rows_of_rank(batch, layouts))
     visited, visits = routed_load(model, operator, layouts.degree("ep"), routed, assumptions.expert_reads)
     if even:
         shards = operator.experts * layouts.degree("etp")
@@ -181,11 +204,11 @@ def _matrix_work(  # noqa: PLR0917 - the four nouns and an operator
     return matmul_flops(_column(product(sizes), layouts), visits), stored * visited
 
 
-def _rows(batch: Batch, operator: Operator) -> Any:
+def _rows(batch: Batch, layouts: Layouts, operator: Operator) -> Any:
     """Rows of one session that a matrix multiplies in a step."""
     if operator.rows == "positions":
-        return batch.attended(None) / batch.steps
-    return 1.0 * (batch.sampled if operator.sampled else batch.rows)
+        return expanded_of_rank(batch, layouts)
+    return 1.0 * (batch.sampled if operator.sampled else rows_of_rank(batch, layouts))
 
 
 def _sessions(batch: Batch, layouts: Layouts) -> Ints:
@@ -207,18 +230,19 @@ def _column(values: Ints | int, layouts: Layouts) -> Floats:
     return np.broadcast_to(np.asarray(values) * 1.0, len(layouts))
 
 
-def _attention_work(
-    model: Model, layouts: Layouts, batch: Batch, own: Ints, operator: Operator
+def _attention_work(  # noqa: PLR0917 - the nouns, an operator, and how ranks share positions
+    model: Model, layouts: Layouts, batch: Batch, own: Ints, operator: Operator, context: ContextPlan
 ) -> tuple[Floats, Floats]:
     """FLOPs and state bytes of one layer's attention on a rank: its query heads over the positions they see."""
     scored: Any = local_elements(operator.scores, layouts, "activations") * 1.0
     mixed: Any = local_elements(operator.values, layouts, "activations") * 1.0
-    pairs, positions = batch.pairs_seen(operator.span), batch.rows_read(operator.span)
+    pairs = pairs_of_rank(batch, layouts, operator.span, context)
+    positions = positions_of_rank(batch.rows_read(operator.span), batch, layouts)
     cached = np.zeros(len(layouts))
     for item in operator.state:
         sizes = fullest_sizes(item.tensor, layouts, "kv_cache")
         cached = cached + _column(model.cached_bytes(item, sizes), layouts)
-    return score_flops(scored, mixed, pairs / batch.steps * own), cached * (positions / batch.steps * own)
+    return score_flops(scored, mixed, pairs * own), cached * (positions * own)
 
 
 def _recurrent_work(
@@ -230,7 +254,7 @@ def _recurrent_work(
     for item in recurrence.state:
         held: Any = local_elements(item.tensor, layouts, "kv_cache")
         state = state + _column(model.session_bytes(item, held), layouts)
-    return matmul_flops(columns, batch.rows * own), state * (1.0 * own)
+    return matmul_flops(columns, rows_of_rank(batch, layouts) * own), state * (1.0 * own)
 
 
 def matrix_rate(model: Model, system: System, operator: Operator) -> float:

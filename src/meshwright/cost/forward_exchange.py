@@ -23,9 +23,11 @@ from meshwright.cost.collectives import (
     program_s,
     send_s,
 )
+from meshwright.cost.context import rows_of_rank
 from meshwright.cost.groups import block_nodes, group_along, group_of, rates
 from meshwright.job.expert_load import RoutedReads
 from meshwright.layout.axes import EXPERT_AXES
+from meshwright.layout.context import by_weights
 from meshwright.layout.ownership import sample_ways
 from meshwright.layout.placement import boundaries_outside
 from meshwright.workload.expert_reach import reach
@@ -50,7 +52,7 @@ def forward_exchanges(  # noqa: PLR0917 - the nouns, and the sessions of a copy
 
     own: sessions of the fullest copy of attention. Source: chapter "Supernodes", sections 6.2.2, 6.2.6 and 6.3.1.
     """
-    routed, several = None, bool(over_copies(layouts.plain()).any())
+    routed, several, seen = None, bool(over_copies(layouts.plain()).any()), by_weights(layouts)
     found: list[tuple[Message, Exchange]] = []
     for message in messages(model, assumptions.dispatch, assumptions.combine):
         own_kind = message.where in {"always", "together"}
@@ -60,7 +62,7 @@ def forward_exchanges(  # noqa: PLR0917 - the nouns, and the sessions of a copy
             routed = routed or _routed(model, system, layouts, batch, own, assumptions)
             found.append((message, _of_experts(system, layouts, message, routed, assumptions)))
         else:
-            found.append((message, _exchange(system, layouts, batch.rows * own, message, assumptions)))
+            found.append((message, _exchange(system, seen, rows_of_rank(batch, layouts) * own, message, assumptions)))
     return tuple(found)
 
 

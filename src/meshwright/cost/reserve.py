@@ -23,6 +23,7 @@ import numpy as np
 from meshwright.base.numbers import divide_up, maximum, minimum, where
 from meshwright.base.units import Bytes, Tokens
 from meshwright.cost.memory import cached_columns, stored_columns
+from meshwright.layout.context import has_context
 from meshwright.layout.ownership import local_elements, local_samples
 from meshwright.model.model import first_weights, last_weights
 from meshwright.workload.activations import activations, logits, routed
@@ -102,6 +103,8 @@ def _groups(model: Model, layouts: Layouts) -> Ints:
     found: dict[str, Any] = {}
     for message in messages(model):
         found[message.axis] = found.get(message.axis, False) | has_message(message, layouts)
+    if has_context(layouts):
+        found["cp"] = layouts.degree("cp") > 1
     return np.stack(list(found.values())).sum(axis=0, dtype=np.int64)
 
 

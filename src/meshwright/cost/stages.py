@@ -66,12 +66,17 @@ def slowest_stage_s(model: Model, layouts: Layouts, step: Step) -> Floats:
 def _per_layer(model: Model, layouts: Layouts, step: Step) -> tuple[list[Floats], Floats]:
     """Seconds of one layer of each kind with its exchanges, and of the head."""
     exchanged = np.zeros(len(layouts))
+    own: dict[int, Any] = {}
     for message, exchange in step.exchanges:
-        if not message.boundary:
+        if message.kind is not None:
+            calls = message.count / model.kind_counts[message.kind]
+            seconds = where(layouts.degree(message.axis) > 1, exchange.seconds * calls, np.zeros(1))
+            own[message.kind] = own.get(message.kind, 0.0) + seconds
+        elif not message.boundary:
             calls = message.count / model.layers
             exchanged = exchanged + where(has_message(message, layouts), exchange.seconds * calls, np.zeros(1))
     head = np.zeros(len(layouts))
-    kinds = [exchanged] * len(model.kinds)
+    kinds = [exchanged + own[kind] if kind in own else exchanged for kind in range(len(model.kinds))]
     for work in step.work:
         kind = work.operator.kind
         if kind is None:

@@ -14,11 +14,12 @@ import numpy as np
 from meshwright.base.numbers import maximum, minimum, where
 from meshwright.base.traced import named
 from meshwright.cost.collectives import all_reduce, port_bytes, program_s, send_s
+from meshwright.cost.context import context_message_bytes, context_message_s
 from meshwright.cost.groups import block_nodes, group_along, group_of, rates
 from meshwright.cost.kept import gathered, gradient_buffers, updated
 from meshwright.cost.pipelines import added
 from meshwright.layout.axes import EXPERT_AXES
-from meshwright.layout.ownership import fullest_sizes, local_elements, product, shard_group_size
+from meshwright.layout.ownership import fullest_sizes, shard_group_size
 from meshwright.layout.placement import boundaries_outside, joined, leaves_node
 from meshwright.model.model import block_weights, first_weights, last_weights
 from meshwright.workload.context_split import RING_OF_ZIGZAG
@@ -121,15 +122,12 @@ def _message_s(  # noqa: PLR0917 - the nouns and a message
     degree = layouts.degree(message.axis)
     if int(layouts.plain().degree(message.axis).max(initial=1)) == 1:
         return None
-    sent: Any = message_bytes(model, layouts, sequence, message, loads)
     none = np.zeros(1)
     if message.axis == "cp":
-        group = groups["cp"]
-        if message.operation == "all_to_all":
-            seconds = program_s("direct", "all_to_all", group, sent)
-        else:  # as many rounds as there are other ranks, one message each: round, gathered, or passed on
-            seconds = program_s("ring", "all_gather", group, sent * degree)
+        rows = _rows(layouts, sequence)
+        seconds = context_message_s(model, layouts, rows, layouts.degree("micro_batch"), message, groups["cp"])
         return where(degree > 1, seconds, none)
+    sent: Any = message_bytes(model, layouts, sequence, message, loads)
     spread = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
     spread = spread | layouts.columns["sp"]
     if message.axis == "tp":
@@ -158,40 +156,20 @@ def message_bytes(
     Of an all_reduce its buffer, which under sp a reduce_scatter is given and an all_gather gives; of a ring, a gather
     or a pass over cp what one round sends; of an all_to_all what a rank sends, of experts what the busiest one gets.
     """
-    element: Any = model.plain.bits / 8
-    rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
-    if message.operation == "pass":
-        return _session_bytes(model, layouts, message)
-    if message.operation in {"ring", "all_gather"}:
-        sizes = [product(fullest_sizes(item, layouts, "kv_cache")) for item in message.state]
-        return sum(size * element for size in sizes) * rows
+    rows = _rows(layouts, sequence)
     if message.axis == "cp":
-        heads = [local_elements(item, layouts, "activations") * element for item in message.heads]
-        return (sum(heads) + _repeated_heads(layouts, message) * element) * rows
+        return context_message_bytes(model, layouts, rows, layouts.degree("micro_batch"), message)
     if message.axis != "tp":
         rows = rows / layouts.degree("tp")
+    element: Any = model.plain.bits / 8
     if message.axis in EXPERT_AXES and isinstance(message.place, int):
         rows = rows * loads.sent(message.place, layouts)
     return rows * (message.row_elements * element)
 
 
-def _session_bytes(model: Model, layouts: Layouts, message: TrainingMessage) -> Any:
-    """State of fixed size of the sequences of a micro-batch, on one rank."""
-    total: Any = 0
-    for item in message.sessions:
-        kept = model.plain if item.format is None else item.format
-        total = total + product(fullest_sizes(item.tensor, layouts, "kv_cache")) * (kept.bits / 8)
-    return total * layouts.degree("micro_batch") * np.ones(len(layouts))
-
-
-def _repeated_heads(layouts: Layouts, message: TrainingMessage) -> Any:
-    """K and V of one row that a rank sends, of which every rank of cp needs a head: few heads are sent repeatedly."""
-    total: Any = np.zeros(len(layouts))
-    for tensor in message.state:
-        local = local_elements(tensor, layouts, "kv_cache")
-        grain = max(dim.grain for dim in tensor.dims if dim.role == "kv_heads")
-        total = total + maximum(local, layouts.degree("cp") * grain)
-    return total
+def _rows(layouts: Layouts, sequence: int) -> Any:
+    """Rows of one micro-batch on a rank of cp."""
+    return layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
 
 
 def boundary_s(model: Model, system: System, layouts: Layouts, sequence: int, nic: Nic) -> Floats:
@@ -210,7 +188,7 @@ def boundary_s(model: Model, system: System, layouts: Layouts, sequence: int, ni
 
 def boundary_bytes(model: Model, layouts: Layouts, sequence: int) -> Floats:
     """Bytes that one rank sends over a stage boundary, one micro-batch: its rows, under sp its part of them."""
-    rows: Any = layouts.degree("micro_batch") * (1.0 * sequence) / layouts.degree("cp")
+    rows = _rows(layouts, sequence)
     cut = where(layouts.columns["sp"], layouts.degree("tp"), np.ones(1, dtype=np.int64))
     return rows * (model.hidden * model.plain.bits / 8) / cut
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from meshwright.layout.axes import stage_ranks
-from meshwright.layout.layout import Layout
+from meshwright.layout.context import by_weights
+from meshwright.layout.layout import CONTEXT_PARALLEL, Layout
 from meshwright.layout.layouts import Layouts, distinct, table
 from meshwright.layout.ownership import AXIS_OF_ROLE, local_sizes
 from meshwright.layout.rules import Rule
@@ -50,7 +51,11 @@ _FREE: Final = frozenset({"replicas", "attention", "micro_batch"})
 """Engines of their own; which samples copies see; and a size that every engine has."""
 _MANY: Final = 4096
 _ALL_ZEROS: Final = {"0", "1", "2", "3"}
-_IN_STAGE: Final = {"dp": ("dp_shard", "dp_replicate"), "stage": ("dp_shard", "dp_replicate", "cp", "tp")}
+_IN_STAGE: Final = {
+    "dp": ("dp_shard", "dp_replicate"),
+    "stage": ("dp_shard", "dp_replicate", "cp", "tp"),
+    "group": ("attention", "cp", "tp"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +195,8 @@ def _rule(engine: Engine, name: str, job: Numbers) -> Rule | None:
 
 def _values_of(axis: str) -> tuple[Any, ...]:
     """What may be tried of a field that is no degree."""
-    return {"sp": (True, False), "zero": (1, 2, 3, 0), "offload": ("none", "optimizer")}.get(axis, ())
+    known = {"sp": (True, False), "zero": (1, 2, 3, 0), "offload": ("none", "optimizer")}
+    return {**known, "attention": (CONTEXT_PARALLEL, "replicated")}.get(axis, ())
 
 
 def _condition(engine: Engine, name: str) -> Condition:
@@ -239,6 +245,7 @@ def _given(layouts: Layouts, model: Model, condition: Condition, job: Numbers) -
     if condition.names & DERIVED_NAMES:
         found["dp"] = degree["dp_shard"] * degree["dp_replicate"]
         found["stage"] = stage_ranks(degree["dp_replicate"], degree["dp_shard"], degree["cp"], degree["tp"])
+        found["group"] = by_weights(layouts).degree("tp")
     found |= {"hidden": model.hidden, "vocab": model.vocab, "layers": model.layers, "tied": model.tied}
     for name, value in job.items():
         if name in condition.names:

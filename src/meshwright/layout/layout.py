@@ -10,9 +10,10 @@ from meshwright.base.errors import LayoutError, suggest
 from meshwright.base.parse import build
 from meshwright.layout.axes import MESH_AXES, world_size
 
-AttentionCopies: TypeAlias = Literal["data_parallel", "replicated"]
+AttentionCopies: TypeAlias = Literal["data_parallel", "replicated", "context_parallel"]
 _ID_FIELDS: Final = ("replicas", "dp_replicate", "dp_shard", "tp", "cp", "pp", "ep", "etp")
 _CHOICES: Final = ("sp", "zero", "schedule", "virtual_stages", "micro_batch", "recompute", "offload")
+CONTEXT_PARALLEL: Final = "context_parallel"
 _ALWAYS: Final = frozenset({"replicas", "tp", "pp"})
 _RANGE_OF_DEGREES: Final = (1, 1_000_000)
 _RANGE_OF_ZERO: Final = (0, 3)
@@ -23,7 +24,8 @@ class Layout:
     """Degrees of the axes (see `axes`) and the choices that belong to them.
 
     sp: activations between blocks are sharded over the tp group.   zero: state sharded over dp_shard x cp (0 none,
-    1 optimizer, 2 gradients, 3 parameters).   attention: whether attention copies see other samples, or the same.
+    1 optimizer, 2 gradients, 3 parameters).   attention: whether attention copies see other samples, or the same; or
+    whether, where they serve, ranks of cp see other positions of the same while all else is cut over cp x tp.
     schedule, recompute, offload: registry names; None and "none" where a job has no such choice.
     """
 
@@ -48,7 +50,8 @@ class Layout:
     def id(self) -> str:
         """`replicas=4,tp=2,pp=1`: replicas, tp and pp always, the rest where it is not the default."""
         pairs = ((name, getattr(self, name)) for name in (*_ID_FIELDS, *_CHOICES))
-        shown = ((name, value) for name, value in pairs if name in _ALWAYS or value != _DEFAULTS[name])
+        shown = [(name, value) for name, value in pairs if name in _ALWAYS or value != _DEFAULTS[name]]
+        shown += [("attention", self.attention)] if self.attention == CONTEXT_PARALLEL else []
         return ",".join(f"{name}={str(value).lower()}" for name, value in shown)
 
     @property

@@ -1,12 +1,13 @@
 """The ownership table: a tensor and layouts go in; the global index range of every dim that each rank holds comes out.
 
     a dim of                     is cut by                                        each part is repeated over
-    heads, intermediate, vocab   tp
+    heads, intermediate, vocab   tp; then cp (attention=context_parallel)
     kv_heads                     tp, down to whole heads                          tp / kv_heads neighbours
     experts                      ep
     expert_intermediate          etp
     samples                      dp_replicate, dp_shard (attention=data_parallel)
-    positions                    cp; then tp under sp (activations that tp cuts nowhere else)
+    positions                    cp (activations of attention=context_parallel: nothing);
+                                 then tp under sp (activations that tp cuts nowhere else)
     dim 0, in the states that    dp_shard_cp (dp_shard, then cp, as one axis), what the cuts above left,
     `zero` covers                in chunks rounded up (as torch FSDP2)
     any other                    nothing
@@ -31,6 +32,7 @@ import numpy as np
 from meshwright.base.numbers import divide_up, maximum, minimum
 from meshwright.base.traced import named
 from meshwright.layout.axes import EXPERT_AXES, MESH_AXES, SHARD_AXIS, stage_ranks
+from meshwright.layout.context import joined_ways
 from meshwright.layout.layouts import table
 from meshwright.layout.mesh import coordinates
 
@@ -56,6 +58,9 @@ AXIS_OF_ROLE: Final[Mapping[Role, str]] = {
 
 SAMPLE_AXES: Final = ("dp_replicate", "dp_shard")
 """The axes over which samples are dealt, where the copies of attention see different ones."""
+
+_WITH_CONTEXT: Final = frozenset({"heads", "intermediate", "vocab", "positions"})
+"""Roles that attention=context_parallel cuts otherwise."""
 
 ZERO_OF_STATE: Final[Mapping[State, int]] = {"optimizer_state": 1, "gradients": 2, "parameters": 3}
 """From which `zero` dim 0 of a state is cut; a state that is not here it never cuts."""
@@ -218,6 +223,9 @@ def cutting_fields(tensor: Tensor) -> tuple[str, ...]:
 def _role_cuts(dim: Dim, tensor: Tensor, layouts: Layouts, state: State) -> list[Cut]:
     found: list[Cut] = []
     pairs = _degrees(dim.role, layouts)
+    ways = joined_ways(layouts) if dim.role in _WITH_CONTEXT else None
+    if ways is not None:
+        pairs = _over_both(dim, layouts, state, ways)
     if dim.role == "positions" and state == "activations" and not any(_on_tp(item) for item in tensor.dims):
         pairs.append(("tp", np.where(layouts.columns["sp"], layouts.degree("tp"), 1)))
     for axis, degree in pairs:
@@ -228,6 +236,13 @@ def _role_cuts(dim: Dim, tensor: Tensor, layouts: Layouts, state: State) -> list
         elif most > 1:
             found.append(Cut(axis=axis, ways=degree, grain=dim.grain))
     return found
+
+
+def _over_both(dim: Dim, layouts: Layouts, state: State, ways: Ints) -> list[tuple[str, Ints]]:
+    """What cuts a dim where ranks of cp share a layer with those of tp. ways: of cp, in each row."""
+    if dim.role != "positions":
+        return [("tp", layouts.degree("tp")), ("cp", ways)]
+    return [("cp", layouts.degree("cp") // ways if state == "activations" else layouts.degree("cp"))]
 
 
 def _degrees(role: Role, layouts: Layouts) -> list[tuple[str, Ints]]:

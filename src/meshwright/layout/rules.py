@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from meshwright.layout.axes import AXES, stage_ranks
+from meshwright.layout.context import by_weights, weight_ranks
 from meshwright.layout.layouts import Layouts
 from meshwright.model.feed_forwards import Dense, Experts
 
@@ -76,7 +77,7 @@ def first_broken(model: Model, layouts: Layouts, most: int, engine: Sequence[Rul
         layout = layouts.row(row)
         rule = rules[int(first[row])]
         others = (layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp, layout.ep, layout.etp)
-        others = (*others, *(getattr(layout, name) for name in reads))
+        others = (*others, layout.attention, *(getattr(layout, name) for name in reads))
         key = (*broken[:, row].tolist(), getattr(layout, rule.axis), layout.sp, layout.zero, *others)
         if key not in known:  # rows that differ in nothing a rule looks at break it alike
             nearest = _nearest(model, layouts.take([row]), rule, most, rules)
@@ -254,6 +255,11 @@ def _kv_sentence(model: Model, row: Layout) -> str:
     return f"tp={row.tp} neither divides {count} {what} nor is a multiple of them"
 
 
+def _group(row: Layout) -> str:
+    """The ranks over which a layer is cut, as the layout names them."""
+    return f"tp={row.tp}" if weight_ranks(row) == row.tp else f"tp={row.tp} x cp={row.cp}"
+
+
 def _experts_cover(model: Model, layouts: Layouts) -> Bools:
     """The ranks of a stage hold the experts a whole number of times; without experts ep and etp are 1.
 
@@ -264,7 +270,7 @@ def _experts_cover(model: Model, layouts: Layouts) -> Bools:
         return spread == 1
     tp = layouts.degree("tp")
     stage = stage_ranks(layouts.degree("dp_replicate"), layouts.degree("dp_shard"), layouts.degree("cp"), tp)
-    return (stage % spread == 0) & ((spread % tp == 0) | layouts.columns["sp"])
+    return (stage % spread == 0) & ((spread % by_weights(layouts).degree("tp") == 0) | layouts.columns["sp"])
 
 
 def _cover_sentence(model: Model, row: Layout) -> str:
@@ -272,11 +278,11 @@ def _cover_sentence(model: Model, row: Layout) -> str:
     stage = row.dp_replicate * row.dp_shard * row.cp * row.tp
     if not _experts(model):
         return f"ep={row.ep}, etp={row.etp}: expert parallelism needs experts, and the model is dense"
-    if stage == row.tp:
-        return f"{degrees} is not tp={row.tp}"
+    if stage == weight_ranks(row):
+        return f"{degrees} is not {_group(row)}"
     if stage % (row.ep * row.etp):
         return f"{degrees} does not divide the {stage} ranks of a stage"
-    return f"{degrees} is not a multiple of tp={row.tp}, and without sp its ranks would repeat each other's work"
+    return f"{degrees} is not a multiple of {_group(row)}, and without sp its ranks would repeat each other's work"
 
 
 def _state_lines_up(_model: Model, layouts: Layouts) -> Bools:
@@ -294,16 +300,17 @@ RULES: Final = (
     Rule(
         code="LAY003",
         axis="tp",
-        keeps=lambda model, layouts: _divides(layouts.degree("tp"), head_counts(model)),
-        sentence=lambda model, row: f"tp={row.tp} does not divide {_undivided_heads(row.tp, model)}",
+        keeps=lambda model, layouts: _divides(by_weights(layouts).degree("tp"), head_counts(model)),
+        sentence=lambda model, row: f"{_group(row)} does not divide {_undivided_heads(weight_ranks(row), model)}",
     ),
     Rule(code="LAY004", axis="tp", keeps=_kv_kept, sentence=_kv_sentence),
     Rule(
         code="LAY005",
         axis="tp",
-        keeps=lambda model, layouts: _divides(layouts.degree("tp"), _dense_widths(model)),
+        keeps=lambda model, layouts: _divides(by_weights(layouts).degree("tp"), _dense_widths(model)),
         sentence=lambda model, row: (
-            f"tp={row.tp} does not divide the feed-forward width {_undivided(row.tp, _dense_widths(model))}"
+            f"{_group(row)} does not divide the feed-forward width "
+            f"{_undivided(weight_ranks(row), _dense_widths(model))}"
         ),
     ),
     Rule(

@@ -57,12 +57,13 @@ def paging(  # noqa: PLR0917 - a model, where it lies and how the engine is star
 ) -> Paging | None:
     """The blocks of one layout; None where the engine's rule for these layers is not known here.
 
-    block: positions.   rows: of the largest step, which a window keeps beside itself while it is taken.
+    block: positions, over all ranks of cp.   rows: of the largest step, which a window keeps beside itself while it is
+    taken.
     """
     if _alike(model):
         return _of_all_layers(model, layouts, shards, block)
     kinds = _kinds(model, layouts, shards)
-    if pool.layers != "groups" or kinds is None or int(layouts.degree("pp")[0]) > 1:
+    if pool.layers != "groups" or kinds is None or int((layouts.degree("pp") * layouts.degree("cp"))[0]) > 1:
         return None
     counts = [count for _, count, _ in kinds]
     size = max(counts) if max(counts) < _FEWER * min(counts) else min(counts)

@@ -3,7 +3,7 @@
 available KV = the engine's `pool` of utilization, memory of the device, weights and its own reserve, on the rank with
                least: utilization x memory - weights - reserve where the share is of the whole device (vLLM)
 KV blocks    = available KV // bytes of a block, on the stage with fewest
-KV tokens    = KV blocks // groups of layers x block_size
+KV tokens    = KV blocks // groups of layers x block_size x cp, as every rank of cp has a block of its own
 concurrency  = KV blocks / blocks of one request of max_model_len
 
 Any of weights, available KV and blocks may be stated instead, as a start log does.
@@ -77,14 +77,15 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
     """
     engine, pool = serving_engine(options.name)
     share, block = started(engine, pool, options)
+    turn = block * layout.cp  # a block on each rank of cp
     layouts, capacity = table([layout]), system.accelerator.memory
     own = cast("int", cell(_reserved(model, layouts, options), 0))
     rows = None if options.reserve is not None else cell(_computed(model, layouts, options).activations, 0)
-    weights = _weights(model, layouts, options, shards, block)
+    weights = _weights(model, layouts, options, shards, turn)
     available = pool_bytes(pool, share, capacity, weights, own)
     available = available if options.kv_cache_memory is None else options.kv_cache_memory
     longest = context or model.max_positions
-    pages = paging(pool, model, layouts, shards, block, options.rule.max_batched_tokens)
+    pages = paging(pool, model, layouts, shards, turn, options.rule.max_batched_tokens)
     blocks = None if pages is None else pages.fitting(maximum(available, 0))
     blocks = blocks if pages is None or options.kv_blocks is None else options.kv_blocks
     per_request = None if pages is None or longest is None else pages.of_request(longest)
@@ -115,10 +116,10 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
         "largest_safe_gpu_memory_utilization": _safe(pool, capacity, weights, own),
         "kv_block_bytes": None if pages is None else pages.block_bytes,
         "layer_groups": None if pages is None else pages.groups,
-        "kv_bytes_per_token": None if pages is None else pages.groups * pages.block_bytes / block,
+        "kv_bytes_per_token": None if pages is None else pages.groups * pages.block_bytes / turn,
         "least_kv_bytes_per_token": least_bytes_per_token(model, layouts, shards),
         "kv_blocks": blocks,
-        "kv_tokens": None if pages is None else blocks // pages.groups * block,
+        "kv_tokens": None if pages is None else blocks // pages.groups * turn,
         "max_model_len": longest,
         "max_concurrency": blocks / per_request if blocks is not None and per_request else None,
     }
@@ -181,7 +182,7 @@ def kept_columns(model: Model, layouts: Layouts, options: EngineOptions, weights
     if options.kv_cache_memory is not None:
         left = left * 0 + options.kv_cache_memory
     if options.kv_blocks is not None:
-        left = cached_columns(model, layouts, block) * options.kv_blocks
+        left = cached_columns(model, layouts, block * layouts.degree("cp")) * options.kv_blocks
     crowded = capacity - pool.before - held - own - left < _outside(pool, 0)
     return where(crowded, capacity + 0 * left, capacity - weights - left)
 

@@ -21,13 +21,15 @@ from meshwright.cost.estimate import compute_formats
 from meshwright.job.expert_load import RoutedReads, checked_reads, no_experts
 from meshwright.job.routing import checked_reads_of
 from meshwright.job.serve import ServeJob
-from meshwright.layout.layout import Layout
+from meshwright.layout.context import by_weights, has_context, weight_ranks
+from meshwright.layout.layout import CONTEXT_PARALLEL, Layout
 from meshwright.layout.layouts import Layouts, table
 from meshwright.layout.placement import group_nodes, instance_size
 from meshwright.layout.rules import Broken
 from meshwright.model.model import Model
 from meshwright.scenarios._engine import PLAN_LEFT_OUT
 from meshwright.scenarios._experts_options import expert_layers
+from meshwright.scenarios._serving_context import context_left_out
 from meshwright.scenarios._serving_table import OUT_OF_POWER, ServeOptions
 from meshwright.scenarios._shared import (
     block_warning,
@@ -56,7 +58,7 @@ LEFT_OUT: Final = (
     "topology inside a box: a device reaches any peer at the full one-way rate of its links",
     "launch times, imperfect overlap and contention: operators run at datasheet rates, which bounds them from below",
     "what software adds to an exchange: by formula it is wires alone, a bound; libraries take a multiple at a few KiB",
-    "layouts that were not enumerated: only replicas x tp x pp (x ep over the tp ranks) on whole boxes",
+    "layouts that were not enumerated: only replicas x tp x pp (ep over tp ranks, cp as --cp says) on whole boxes",
 )
 SKEW: Final = "skewed routing"
 ROUTED_LEFT_OUT: Final = (
@@ -72,16 +74,22 @@ _OF_EXPERTS: Final = ("expert_reads", "attention", "dedup", "dispatch", "combine
 STAGED_LEFT_OUT: Final = "contention for host memory: devices of a box have no peer-to-peer path and stage through it"
 
 
-def left_out(
-    model: Model, system: System, options: ServeOptions, own: Sequence[str], of_experts: Sequence[str]
+def left_out(  # noqa: PLR0917 - the nouns, what was asked, and what was enumerated
+    model: Model,
+    system: System,
+    options: ServeOptions,
+    own: Sequence[str],
+    of_experts: Sequence[str],
+    layouts: Layouts,
 ) -> tuple[str, ...]:
-    """What no serving plan models, what this one does not (`own`), and what a mixture adds (`of_experts`)."""
+    """What no serving plan models, what this one does not (`own`), and what a mixture adds (`of_experts`), or cp."""
     experts = of_experts if has_experts(model) else ()
     if isinstance(options.expert_reads, (tuple, RoutedReads)):
         experts = (*(text for text in experts if not text.startswith(SKEW)), *ROUTED_LEFT_OUT)
-    copies = () if options.layout.get("attention", options.attention) == "replicated" else COPIES_LEFT_OUT
+    copies = COPIES_LEFT_OUT if int(layouts.degree("dp_replicate").max(initial=1)) > 1 else ()
+    context = context_left_out(model) if has_context(layouts) else ()
     staged = () if system.peer_to_peer else (STAGED_LEFT_OUT,)
-    return (*LEFT_OUT, *own, *experts, *copies, *staged, *shared_left_out(model))
+    return (*LEFT_OUT, *own, *experts, *copies, *context, *staged, *shared_left_out(model))
 
 
 def checked_experts(model: Model, options: ServeOptions) -> ServeOptions:
@@ -110,7 +118,7 @@ def refuse_if_none_is_valid(layouts: Layouts, broken: Sequence[Broken | None], v
     row = int(np.argmin(instance_size(layouts)))
     found = broken[row]
     if found is None:
-        ranks = layouts.degree("tp")[row]
+        ranks = by_weights(layouts).degree("tp")[row]
         raise CollectiveError(2, f"the chosen all_reduce does not take {ranks} ranks", "--all-reduce auto")
     if found.code != OUT_OF_POWER:  # that is an answer, "no", not a fault of the question
         raise rule_error(found)
@@ -157,13 +165,14 @@ def warnings_of(  # noqa: PLR0917 - the nouns and what was made of them
 def _measured_beside(system: System, best: Candidate) -> tuple[str, ...]:
     """What an archive of the platform says of the choice's all_reduce, where it is computed and faster."""
     layout = Layout(**best.layout)
-    nodes = int(group_nodes(table([layout]), "tp", system.devices_per_node)[0])
+    nodes = int(group_nodes(by_weights(table([layout])), "tp", system.devices_per_node)[0])
+    ranks = weight_ranks(layout)
     for group in best.measures["groups"]:
         if group["operation"] == "all_reduce" and group["axis"] == "tp" and group["basis"] == "formula":
-            archived = measured_time("all_reduce", system, nodes, layout.tp, int(group["message_bytes"]))
+            archived = measured_time("all_reduce", system, nodes, ranks, int(group["message_bytes"]))
             if archived is not None and archived.time > group["time_s"]:
                 bound, taken = show_seconds(group["time_s"]), show_seconds(archived.time)
-                what = f"an all_reduce over {layout.tp} ranks is {bound} by formula, a bound from wires"
+                what = f"an all_reduce over {ranks} ranks is {bound} by formula, a bound from wires"
                 measured = f"{taken} were measured on {archived.platform} at {show_bytes(archived.size)}"
                 return (f"{what}; {measured}: --all-reduce measured may choose another layout",)
     return ()
@@ -212,8 +221,7 @@ def sources_used(model: Model, system: System, found: Sequence[Candidate]) -> tu
 def degrees_of(best: Candidate) -> str:
     """The options of `fit` that name a candidate's replica."""
     found = " ".join(f"--{axis} {best.layout[axis]}" for axis in ("tp", "pp", "ep"))
-    if best.layout["dp_replicate"] == 1:
-        return found
-    return f"{found} --layout " + ",".join(
-        f"{name}={best.layout[name]}" for name in ("dp_replicate", "etp", "attention")
-    )
+    found += f" --cp {best.layout['cp']}" if best.layout["cp"] > 1 else ""
+    stated: tuple[str, ...] = ("dp_replicate", "etp", "attention") if best.layout["dp_replicate"] > 1 else ()
+    stated = ("attention",) if best.layout["attention"] == CONTEXT_PARALLEL else stated
+    return found + (" --layout " + ",".join(f"{name}={best.layout[name]}" for name in stated) if stated else "")

@@ -72,7 +72,12 @@ def plan_batches(model: Model, system: System, job: ServeJob, options: ServeOpti
         sensitivity=() if best is None else _sensitivity(model, system, job, chosen, table, ranked[0]),
         warnings=warnings_of(model, system, job, chosen, best, found),
         not_modelled=left_out(
-            model, system, chosen, (_PREFILL_LEFT_OUT[chosen.prefill], *BATCHES_LEFT_OUT), EXPERTS_LEFT_OUT
+            model,
+            system,
+            chosen,
+            (_PREFILL_LEFT_OUT[chosen.prefill], *BATCHES_LEFT_OUT),
+            EXPERTS_LEFT_OUT,
+            table.space.layouts,
         ),
         sources=sources_used(model, system, found),
         basis=_BASIS | reserve_basis(table.reserve, "candidates[].memory"),

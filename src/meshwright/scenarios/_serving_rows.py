@@ -12,6 +12,7 @@ from meshwright.cost.estimate import Step, estimate_step, flops, read_bytes
 from meshwright.cost.forward_exchange import calls
 from meshwright.cost.money import finish_s, turns
 from meshwright.job.serve import ServeJob
+from meshwright.layout.context import by_weights
 from meshwright.layout.layout import fields_of
 from meshwright.layout.layouts import Layouts
 from meshwright.layout.placement import instance_size
@@ -103,7 +104,7 @@ def broken_exclusion(broken: Broken | None, layouts: Layouts, row: int, *, valid
         return Excluded(code=broken.code, reason=broken.reason, nearest=broken.nearest, limit=limit)
     if valid:
         return None
-    reason = f"the chosen all_reduce does not take {layouts.degree('tp')[row]} ranks"
+    reason = f"the chosen all_reduce does not take {by_weights(layouts).degree('tp')[row]} ranks"
     return Excluded(code="COL002", reason=reason, nearest="all-reduce=ring", limit="rule")
 
 
@@ -126,15 +127,17 @@ def groups(step: Step, layouts: Layouts, row: int, sessions: int) -> list[dict[s
     one = layouts.take([row])
     for message, exchange in step.exchanges:
         times = int(calls(message, one)[0])
+        seen = one if message.axis == "cp" else by_weights(one)
+        each: Any = message.per_row_bytes if message.kind is None else round(float(message.per_row_bytes[row]))
         measured = exchange.measured[row]
         entry = {
             "axis": message.axis,
             "operation": message.operation,
             "after": message.after,
-            "ranks": 2 if message.boundary else int(one.degree(message.axis)[0]),
+            "ranks": 2 if message.boundary else int(seen.degree(message.axis)[0]),
             "algorithm": str(exchange.algorithm[row]),
             "rounds": cell(exchange.rounds, row),
-            "message_bytes": message.per_row_bytes * sessions,
+            "message_bytes": each * sessions,
             "calls_per_step": times,
             "time_s": cell(exchange.seconds, row),
             "basis": str(exchange.basis[row]),

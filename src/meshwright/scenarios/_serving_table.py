@@ -21,7 +21,8 @@ from meshwright.cost.reserve import Reserve, ReserveRule
 from meshwright.job.expert_load import ExpertReads, RoutedReads
 from meshwright.job.faults import Fault
 from meshwright.job.serve import ServeJob
-from meshwright.layout.layout import AttentionCopies, Layout
+from meshwright.layout.context import has_context
+from meshwright.layout.layout import CONTEXT_PARALLEL, AttentionCopies, Layout, checked_layout
 from meshwright.layout.layouts import Layouts, columns
 from meshwright.layout.placement import instance_size, instances
 from meshwright.layout.rules import Broken, first_broken, head_counts
@@ -29,15 +30,17 @@ from meshwright.model.model import Model
 from meshwright.scenarios._engine import serving_rules
 from meshwright.scenarios._engine_pool import EngineOptions
 from meshwright.scenarios._resident import resident_ledger
+from meshwright.scenarios._serving_context import serving_context_rules
 from meshwright.scenarios._shared import NO_WATTS, WORKSPACE, has_experts, smaller_degree
 from meshwright.search.candidates import combinations, divisors
 from meshwright.system.system import System
 from meshwright.workload.batches import decode
+from meshwright.workload.context_split import ContextExchange, ContextPlan, ContextSplit
 from meshwright.workload.expert_batches import Dedup
 from meshwright.workload.operators import FormChoice
 
 Objective: TypeAlias = Literal["cost", "latency", "throughput"]
-SEARCHED: Final = ("replicas", "tp", "pp", "ep", "etp")
+SEARCHED: Final = ("replicas", "tp", "cp", "pp", "ep", "etp")
 _OF_EXPERTS: Final = ("dp_replicate", "attention")
 Attention: TypeAlias = Literal["replicated", "data_parallel", "any"]
 OUT_OF_POWER: Final = "LAY021"
@@ -58,10 +61,11 @@ class ServeOptions:
     rows sent and returned.   attention_form: of latent attention.   prefill: of a continuous batch, whether prompts are
     cached when their sessions arrive (as under fifo), or computed between the steps of the replica that decodes them.
     power_budget, power_base: watts of all boxes together, and of what draws beside them.   fault: one part that stops,
-    reported beside the plan.   flips: whether they are searched.   workspace: bytes kept free on every device
-    (assumed).   reserve: computes and itemises them instead.   shards: the form of the ledger, as in fit; how a step
-    reads weights is `weight_reads`.   engine: whose rules the layouts must keep, and whose pool keeps memory in place
-    of `workspace` and `reserve`.   layout: fixed fields, the rest is searched.
+    reported beside the plan.   flips: whether they are searched.   cp: degrees that are tried; cp_split, cp_exchange:
+    how its ranks share a prompt.   workspace: bytes kept free on every device (assumed).   reserve: computes and
+    itemises them instead.   shards: the form of the ledger, as in fit; how a step reads weights is `weight_reads`.
+    engine: whose rules the layouts must keep, and whose pool keeps memory in place of `workspace` and `reserve`.
+    layout: fixed fields, the rest is searched.
     """
 
     objective: Objective | None = None
@@ -84,6 +88,9 @@ class ServeOptions:
     fault: Fault | None = None
     flips: Literal["search", "none"] = "search"
     engine: EngineOptions | None = None
+    cp: tuple[int, ...] = (1,)
+    cp_split: ContextSplit = "zigzag"
+    cp_exchange: ContextExchange = "ring"
     layout: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -103,7 +110,13 @@ class ServeOptions:
             dedup=self.dedup,
             dispatch=self.dispatch,
             combine=self.combine,
+            context=self.context,
         )
+
+    @property
+    def context(self) -> ContextPlan:
+        """How ranks of cp share a prompt."""
+        return ContextPlan(split=self.cp_split, exchange=self.cp_exchange)
 
     @property
     def prompt_assumptions(self) -> Assumptions:
@@ -289,53 +302,69 @@ def one_step_s(model: Model, system: System, layouts: Layouts, job: ServeJob, op
 def _enumerate(model: Model, system: System, options: ServeOptions) -> Layouts:
     """tp over the divisors of the heads and of the devices; pp up to the layers; ep over the divisors of tp.
 
-    With copies of attention, ep over those of dp_replicate x tp. What ep leaves of these ranks, etp cuts.
+    With copies of attention, ep over those of dp_replicate x tp; where ranks of cp share the weights, over those of
+    tp x cp. What ep leaves of these ranks, etp cuts.
     """
     fixed, sparse = options.layout, has_experts(model)
-    placed = (*SEARCHED, *_OF_EXPERTS) if sparse else SEARCHED
-    foreign = [name for name in fixed if name not in placed and fixed[name] != getattr(Layout(), name)]
-    if foreign:
-        cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan serve places {', '.join(placed)}"
-        if foreign[0] in _OF_EXPERTS:
-            raise LayoutError(12, cause, f"leave {foreign[0]} out: replicas of a dense model have nothing to share")
-        raise LayoutError(12, cause, f"leave {foreign[0]} out: it has no time model for serving yet")
+    _check_fields(fixed, sparse=sparse)
     heads = max(head_counts(model), default=1)
     degrees = sorted({*divisors(heads), *divisors(system.devices)})
-    attention: Attention = fixed.get("attention", options.attention)
+    attention: Attention | AttentionCopies = fixed.get("attention", options.attention)
     axes = {
         "tp": _tried(fixed, "tp", [degree for degree in degrees if degree <= system.devices]),
+        "cp": _tried(fixed, "cp", sorted({checked_layout(Layout(cp=degree)).cp for degree in options.cp})),
         "pp": _tried(fixed, "pp", list(range(1, min(model.layers, system.devices) + 1))),
         "ep": _tried(fixed, "ep", degrees if sparse else [1]),
         "dp_replicate": _tried(fixed, "dp_replicate", _copies(system, attention)),
     }
     made = combinations(axes, lambda rows: _keep(rows, system, fixed))
     if not len(made["tp"]):
-        least = min(axes["tp"]) * min(axes["pp"]) * min(axes["dp_replicate"])
-        asked = ", ".join(f"{name}={value}" for name, value in fixed.items())
+        least = min(axes["tp"]) * min(axes["cp"]) * min(axes["pp"]) * min(axes["dp_replicate"])
+        least_cp = {"cp": axes["cp"][0]} if axes["cp"][0] > 1 else {}
+        asked = ", ".join(f"{name}={value}" for name, value in {**least_cp, **fixed}.items())
         cause = f"--layout {asked} needs {least} devices, and {system.name} has {system.devices}"
-        nearest = smaller_degree(model, system, int(fixed.get("pp", 1)))
+        nearest = "--layout cp=1" if least_cp else smaller_degree(model, system, int(fixed.get("pp", 1)))
         raise LayoutError(2, cause, f"{nearest}, or more boxes (--on 'ID xN')")
-    ranks = made["tp"] * made["dp_replicate"]
+    ranks = _cut(made, fixed)
     etp = maximum(ranks // made["ep"], 1) if sparse else np.ones(len(ranks), dtype=np.int64)
     made["etp"] = np.full(len(etp), fixed["etp"]) if "etp" in fixed else etp
-    own: AttentionCopies = "replicated" if attention == "replicated" else "data_parallel"
-    return columns(made).changed({"attention": np.where(made["dp_replicate"] > 1, own, "replicated").astype(object)})
+    own: AttentionCopies = "data_parallel" if attention == "any" else attention
+    shared = (made["cp"] > 1) & np.full(len(ranks), own == CONTEXT_PARALLEL)
+    several = (made["dp_replicate"] > 1) | shared
+    return columns(made).changed({"attention": np.where(several, own, "replicated").astype(object)})
 
 
-def _copies(system: System, attention: Attention) -> list[int]:
+def _check_fields(fixed: Mapping[str, Any], *, sparse: bool) -> None:
+    """Fields that a serving plan places. Raises LAY012 for others."""
+    placed = (*SEARCHED, *_OF_EXPERTS) if sparse else SEARCHED
+    foreign = [name for name in fixed if name not in placed and fixed[name] != getattr(Layout(), name)]
+    foreign = [name for name in foreign if name != "attention" or fixed[name] != CONTEXT_PARALLEL]
+    if foreign:
+        cause = f"--layout {foreign[0]}={fixed[foreign[0]]}: plan serve places {', '.join(placed)}"
+        if foreign[0] in _OF_EXPERTS:
+            raise LayoutError(12, cause, f"leave {foreign[0]} out: replicas of a dense model have nothing to share")
+        raise LayoutError(12, cause, f"leave {foreign[0]} out: it has no time model for serving yet")
+
+
+def _copies(system: System, attention: str) -> list[int]:
     """Copies of attention in a replica."""
     several = [count for count in divisors(system.devices) if count > 1]
-    return {"replicated": [1], "data_parallel": several or [1], "any": [1, *several]}[attention]
+    return {"data_parallel": several or [1], "any": [1, *several]}.get(attention, [1])
+
+
+def _cut(rows: Mapping[str, Ints], fixed: Mapping[str, Any]) -> Ints:
+    """Ranks over which the experts lie: those that cut a layer, of all copies of attention."""
+    ranks = rows["tp"] * rows["dp_replicate"]
+    return ranks * rows["cp"] if fixed.get("attention") == CONTEXT_PARALLEL else ranks
 
 
 def _keep(rows: Mapping[str, Ints], system: System, fixed: Mapping[str, Any]) -> Bools:
-    """Instances no larger than the system, and ep a divisor of their tp and copies; what the user fixed is kept."""
-    ranks = rows["tp"] * rows["dp_replicate"]
-    if len(ranks) > _MOST_ROWS * 50:
-        raise LayoutError(13, f"{len(ranks)} layouts are too many to list", "fix some of them with --layout")
-    size = ranks * rows["pp"]
+    """Instances no larger than the system, ep a divisor of their ranks; what the user fixed is kept, to be judged."""
+    size = rows["tp"] * rows["cp"] * rows["pp"] * rows["dp_replicate"]
+    if len(size) > _MOST_ROWS * 50:
+        raise LayoutError(13, f"{len(size)} layouts are too many to list", "fix some of them with --layout")
     kept = (size <= system.devices) | np.full(len(size), "tp" in fixed and "pp" in fixed)
-    spread = ranks % rows["ep"] == 0
+    spread = _cut(rows, fixed) % rows["ep"] == 0
     return kept & (spread | np.full(len(size), "ep" in fixed))
 
 
@@ -348,7 +377,8 @@ def _with_devices(
 ) -> list[Broken | None]:
     """The first broken rule of each row; LAY002 for want of devices, LAY021 for want of power."""
     engine = () if options.engine is None else serving_rules(options.engine.name)
-    found = first_broken(model, layouts, system.devices, engine)
+    own = serving_context_rules(options.context) if has_context(layouts) else ()
+    found = first_broken(model, layouts, system.devices, (*engine, *own))
     wanted = int(options.layout.get("replicas", 1))
     unbounded = instances(instance_size(layouts), system.nodes, system.devices_per_node)
     for row in np.flatnonzero(room < wanted).tolist():

@@ -54,7 +54,8 @@ def _shards_sentence(_model: Model, job: TrainJob, context: ContextPlan, layout:
     return f"{job.sequence} positions are not {shards} for each of cp={layout.cp} ranks"
 
 
-def _heads_dealt(model: Model, _job: TrainJob, context: ContextPlan, tp: Any, cp: Any) -> Any:
+def dealt_heads(model: Model, context: ContextPlan, tp: Any, cp: Any) -> Any:
+    """Where ulysses finds heads for all ranks."""
     kept: Any = np.asarray(cp) > 0
     if context.exchange == "ulysses":
         for count in head_counts(model):
@@ -62,25 +63,36 @@ def _heads_dealt(model: Model, _job: TrainJob, context: ContextPlan, tp: Any, cp
     return kept
 
 
-def _heads_sentence(model: Model, _job: TrainJob, _context: ContextPlan, layout: Layout) -> str:
+def dealt_sentence(model: Model, layout: Layout) -> str:
+    """Why it does not."""
     ways = layout.tp * layout.cp
     count = next(count for count in head_counts(model) if count % ways)
     return f"ulysses deals out heads, and tp={layout.tp} x cp={layout.cp} does not divide {count} of them"
 
 
-def _positions_follow(model: Model, _job: TrainJob, context: ContextPlan, _tp: Any, cp: Any) -> Any:
+def followed(model: Model, context: ContextPlan) -> bool:
+    """Whether a recurrence meets positions in their order."""
     follows = context.exchange == "ulysses" or context.split == "striped"
     recurrent = any(block.mixer.recurrences() for block in model.kinds)
-    return (np.asarray(cp) > 0) & (not (follows and recurrent))
+    return not (follows and recurrent)
 
 
-def _recurrence_sentence(_model: Model, _job: TrainJob, context: ContextPlan, layout: Layout) -> str:
+def followed_sentence(context: ContextPlan, layout: Layout) -> str:
+    """Why it does not."""
     how = "stripes of positions" if context.split == "striped" else "ulysses"
     return f"layers with a recurrence pass their state from one rank of cp={layout.cp} to the next: {how} cannot"
 
 
 _RULES: Final = (
     ContextRule(code="LAY036", keeps=_equal_shards, sentence=_shards_sentence),
-    ContextRule(code="LAY050", keeps=_heads_dealt, sentence=_heads_sentence),
-    ContextRule(code="LAY051", keeps=_positions_follow, sentence=_recurrence_sentence),
+    ContextRule(
+        code="LAY050",
+        keeps=lambda model, _, context, tp, cp: dealt_heads(model, context, tp, cp),
+        sentence=lambda model, _job, _context, layout: dealt_sentence(model, layout),
+    ),
+    ContextRule(
+        code="LAY051",
+        keeps=lambda model, _job, context, _tp, cp: (np.asarray(cp) > 0) & followed(model, context),
+        sentence=lambda _model, _job, context, layout: followed_sentence(context, layout),
+    ),
 )

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from meshwright.base.numbers import divide_up
+import numpy as np
+
 from meshwright.base.units import TokenCount, Tokens
-from meshwright.cost.collectives import program_s
-from meshwright.cost.estimate import Assumptions, Work, estimate_step, matrix_rate
-from meshwright.cost.groups import group_along
-from meshwright.cost.roofline import roofline_s
+from meshwright.cost.estimate import Assumptions, estimate_step, state_bytes
 from meshwright.cost.training_exchange import layer_exchange
 from meshwright.cost.training_work import training_work
 from meshwright.job.recipe import Recipe
@@ -23,24 +21,18 @@ from meshwright.job.serve import MOST_TOKENS, check_range
 from meshwright.job.train import TrainJob
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
-from meshwright.model.mixers.told import ALL
 from meshwright.model.model import Model
 from meshwright.scenarios._training_context import broken_context_rule
 from meshwright.system.system import System
 from meshwright.workload.batches import decode
 from meshwright.workload.context_split import ContextExchange, ContextPlan, ContextSplit
 
-if TYPE_CHECKING:
-    from meshwright.cost.estimate import Step
-
 _SPLITS: Final[tuple[ContextSplit, ...]] = ("zigzag", "striped", "contiguous")
 _EXCHANGES: Final[tuple[ContextExchange, ...]] = ("ring", "all_gather", "ulysses")
-_PARTIAL_BYTES: Final = 4
-_SCALARS: Final = 2
 LEFT_OUT: Final = (
     "a prompt: ends of the model, what a training step leaves out too, and the tp exchange's overlap",
     "a decode step: which rank takes a new position, and its write",
-    "state of fixed size and of windows: every rank keeps it whole, so a decode step reads it whole",
+    "state of fixed size: every rank keeps it whole, so a decode step reads it whole",
 )
 
 
@@ -150,47 +142,21 @@ def _prompt(  # noqa: PLR0917 - the nouns, and the way
 def _decode(  # noqa: PLR0917 - the nouns, degrees, and the step of one rank
     model: Model, system: System, tokens: int, tp: int, cp: int, alone_s: float | None
 ) -> DecodeRow:
-    """One session: the fullest rank of cp has its positions rounded up."""
-    step = estimate_step(model, system, table([Layout(tp=tp)]), decode(tokens, 1), Assumptions(all_reduce="ring"))
-    share = int(divide_up(tokens + 1, cp)) / (tokens + 1)
-    local, state, merges, merge_bytes = 0.0, 0.0, 0, 0.0
-    for item in step.work:
-        shared = bool(item.operator.state) and item.operator.span == ALL
-        local += _shared_s(model, system, item, share) if shared else float(item.seconds[0])
-        state += float(item.state_bytes[0]) * (share if shared else 1.0)
-        if shared and cp > 1 and item.operator.values.elements:
-            merges += item.operator.count
-            merge_bytes = max(merge_bytes, _partial_bytes(item, tp))
-    group = group_along(system, table([Layout(tp=tp, cp=cp)]), "cp", "own")
-    once: Any = program_s("ring", "all_gather", group, merge_bytes * cp) if merges else [0.0]
-    merge = float(once[0]) * merges
-    total = local + merge + _exchanges(step)
+    """One session on ranks that repeat the weights, by the estimator of every serving plan."""
+    layouts = table([Layout(tp=tp, cp=cp)])
+    step = estimate_step(model, system, layouts, decode(tokens, 1), Assumptions(all_reduce="ring"))
+    merges = [item for item in step.exchanges if item[0].operation == "merge"]
+    sent = [float(np.max(message.per_row_bytes)) / cp for message, _ in merges]
+    merge = sum(message.count * float(exchange.seconds[0]) for message, exchange in merges)
+    total = float(step.total_s[0])
     return DecodeRow(
         cp=cp,
         ranks=cp * tp,
-        state_bytes=state,
-        local_s=local,
-        merge_bytes=merge_bytes,
+        state_bytes=float(state_bytes(step)[0]),
+        local_s=float(step.local_s[0]),
+        merge_bytes=max(sent, default=0.0),
         merge_s=merge,
-        exchange_s=_exchanges(step),
+        exchange_s=float(step.exchange_s[0]) - merge,
         step_s=total,
         times_faster=1.0 if alone_s is None else alone_s / total,
     )
-
-
-def _exchanges(step: Step) -> float:
-    return float(step.exchange_s[0])
-
-
-def _shared_s(model: Model, system: System, item: Work, share: float) -> float:
-    """Attention of one rank over its part of the positions."""
-    rate = matrix_rate(model, system, item.operator)
-    memory = float(system.accelerator.memory_bandwidth)
-    read = float(item.state_bytes[0] + item.weight_bytes[0])
-    return float(roofline_s(float(item.flops[0]) * share, rate, read * share, memory))
-
-
-def _partial_bytes(item: Work, tp: int) -> float:
-    """(m, l, u) in fp32 of the heads of one rank: two numbers and a vector of values each."""
-    heads = sum(dim.units for dim in item.operator.scores.dims if dim.role == "heads")
-    return (item.operator.values.elements + _SCALARS * heads) / tp * _PARTIAL_BYTES

@@ -36,8 +36,8 @@ NOT_MODELLED: Final = (
     "conditions: the expression is that of the branch taken (the fastest algorithm, the fullest stage), not its choice",
     "counts: the layers of a rank, and the micro-batches that a schedule keeps in flight, stand as numbers",
 )
-_SEARCHED: Final = ("replicas", "tp", "pp", "ep", "etp")
-_OF_COPIES: Final = ("dp_replicate", "attention")
+_SEARCHED: Final = ("replicas", "tp", "cp", "pp", "ep", "etp", "attention")
+_OF_COPIES: Final = ("dp_replicate",)
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 _CLOSE: Final = 1e-9
 _WITHOUT_FORMULA: Final = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.errors import JobError, LayoutError
+from meshwright.base.numbers import divide_up
 from meshwright.base.result import Basis, Candidate, Excluded, Result, Verdict
 from meshwright.base.traced import cell
 from meshwright.base.units import Bytes, Tokens, show_bytes
@@ -15,7 +16,8 @@ from meshwright.cost.memory import Ledger
 from meshwright.cost.memory_even import Shards, sharded_cached, sharded_parts
 from meshwright.cost.reserve import Reserve, ReserveRule
 from meshwright.job.serve import MOST_TOKENS, check_range
-from meshwright.layout.layout import Layout, checked_layout, fields_of
+from meshwright.layout.context import weight_ranks
+from meshwright.layout.layout import AttentionCopies, Layout, checked_layout, fields_of
 from meshwright.layout.layouts import table
 from meshwright.layout.placement import instances
 from meshwright.layout.rules import cuts_unevenly, first_broken, keeps_all
@@ -140,9 +142,12 @@ def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Re
     return for_engine(result, None if options.engine is None else options.engine.name)
 
 
-def replica_layout(model: Model, tp: int, pp: int, ep: int) -> Layout:
-    """One replica of these degrees; the experts lie over the tp ranks, so etp is what ep leaves of tp."""
-    return Layout(tp=tp, pp=pp, ep=ep, etp=max(tp // ep, 1) if has_experts(model) else 1)
+def replica_layout(  # noqa: PLR0917 - degrees by name
+    model: Model, tp: int, pp: int, ep: int, cp: int = 1, attention: AttentionCopies = "replicated"
+) -> Layout:
+    """One replica of these degrees; the experts lie over the ranks that share a layer, so etp is what ep leaves."""
+    plain = Layout(tp=tp, pp=pp, ep=ep, cp=cp, attention=attention)
+    return replace(plain, etp=max(weight_ranks(plain) // ep, 1)) if has_experts(model) else plain
 
 
 def fit_ledger(model: Model, system: System, layout: Layout, options: FitOptions) -> tuple[Ledger, Reserve | None]:
@@ -180,8 +185,9 @@ def _engine(model: Model, system: System, layout: Layout, options: FitOptions) -
 def _whole(model: Model, system: System, layout: Layout, ledger: Ledger, shards: Shards) -> dict[str, Any]:
     """What is free, what all ranks would take if each were as full, a cached position, and the weights by part.
 
-    kv_bytes_per_token: what one more position of a session adds to a rank, while no window is full.
-    kv_layers: the same of one layer of each kind that keeps positions.
+    kv_bytes_per_token: what one more position of a session adds to a rank, while no window is full; where ranks of cp
+    take turns, of one turn each the mean, rounded up.   kv_layers: the same of one layer of each kind that keeps
+    positions.
     """
     capacity, ranks = system.accelerator.memory, layout.world_size // layout.replicas
     used = cell(ledger.total, 0)
@@ -189,7 +195,7 @@ def _whole(model: Model, system: System, layout: Layout, ledger: Ledger, shards:
         "free_bytes": capacity - used,
         "all_ranks_bytes": used * ranks,
         "all_ranks_free_bytes": (capacity - used) * ranks,
-        "kv_bytes_per_token": cell(sharded_cached(model, table([layout]), 1, shards), 0),
+        "kv_bytes_per_token": divide_up(cell(sharded_cached(model, table([layout]), layout.cp, shards), 0), layout.cp),
         "kv_layers": _kv_layers(model, layout, shards),
         "weights_over_capacity": parameter_bytes(model)["total"] / capacity,
         "parameters_by_part_bytes": sharded_parts(model, layout, int(ledger.stage[0]), shards),
@@ -201,8 +207,9 @@ def _kv_layers(model: Model, layout: Layout, shards: Shards) -> list[dict[str, A
     found: dict[tuple[str, int], int] = {}
     for block, count in zip(model.kinds, model.kind_counts, strict=True):
         if block.mixer.token_state():
-            alone = replace(model, groups=group_blocks([block]))
-            key = (block.mixer.kind, cell(sharded_cached(alone, table([replace(layout, pp=1)]), 1, shards), 0))
+            alone, flat = replace(model, groups=group_blocks([block])), table([replace(layout, pp=1)])
+            turn = cell(sharded_cached(alone, flat, layout.cp, shards), 0)
+            key = (block.mixer.kind, divide_up(turn, layout.cp))
             found[key] = found.get(key, 0) + count
     return [{"kind": kind, "layers": count, "bytes_per_token": size} for (kind, size), count in found.items()]
 

@@ -89,7 +89,7 @@ def _plan_in_turn(model: Model, system: System, job: ServeJob, options: ServeOpt
         flips=flips(model, system, job, chosen, table) if chosen.flips == "search" and table.valid.any() else (),
         sensitivity=() if best is None else _sensitivity(model, system, job, chosen, table, ranked, best),
         warnings=warnings_of(model, system, job, chosen, best, found),
-        not_modelled=left_out(model, system, chosen, FIFO_LEFT_OUT, (EXPERTS_LEFT_OUT,)),
+        not_modelled=left_out(model, system, chosen, FIFO_LEFT_OUT, (EXPERTS_LEFT_OUT,), table.layouts),
         sources=sources_used(model, system, found),
         basis=_BASIS | reserve_basis(table.reserve, "candidates[].memory"),
         body={"curves": _curves(system, job, chosen, table, ranked)} if job.deadline_from is not None else {},

@@ -44,12 +44,13 @@ About: TypeAlias = Literal[
 LAYOUT_NAMES: Final = frozenset(
     {
         *("tp", "cp", "pp", "ep", "etp", "dp_shard", "dp_replicate", "replicas", "zero", "sp"),
-        *("virtual_stages", "micro_batch", "schedule", "recompute", "offload"),
+        *("virtual_stages", "micro_batch", "schedule", "recompute", "offload", "attention"),
     }
 )
 """Names of a rule that are fields of a layout."""
-DERIVED_NAMES: Final = frozenset({"dp", "stage"})
-"""dp: dp_shard x dp_replicate.   stage: ranks of a pipeline stage, dp x cp x tp."""
+DERIVED_NAMES: Final = frozenset({"dp", "stage", "group"})
+"""dp: dp_shard x dp_replicate.   stage: ranks of a pipeline stage, dp x cp x tp.   group: ranks that share a layer's
+weights, tp, and those of cp where attention=context_parallel."""
 MODEL_NAMES: Final = frozenset({"hidden", "vocab", "layers", "tied"})
 BLOCK_NAMES: Final = frozenset(
     {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from meshwright.base.numbers import N
 from meshwright.base.traced import formula
+from meshwright.layout.context import by_weights
 from meshwright.layout.ownership import AXIS_OF_ROLE
 from meshwright.model.feed_forwards import Dense, Experts
 from meshwright.workload.row_formats import row_format_bytes
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from meshwright.model.model import Model
     from meshwright.model.tensors import Dim
 
-Operation: TypeAlias = Literal["all_reduce", "send_recv", "all_to_all", "all_gather", "reduce_scatter"]
+Operation: TypeAlias = Literal[
+    "all_reduce", "send_recv", "all_to_all", "all_gather", "reduce_scatter", "merge", "ring", "pass"
+]
+"""`merge`: of what ranks of cp say of their positions; `ring`, `pass`: between these, of a prompt, as in training."""
 Where: TypeAlias = Literal["always", "together", "apart", "dealt", "repeated"]
 """Which layouts have an exchange. `together`: experts lie among the ranks of one copy of attention, which hold the rows
 already; `apart`: over several copies, which have rows of their own (`dealt`) or all the same ones (`repeated`)."""
@@ -34,18 +38,20 @@ NOT_MODELLED: Final = (
 class Message:
     """One kind of exchange.
 
-    axis: whose group exchanges.   per_row_bytes: bytes of one token's row.   count: how often a step has it;
+    axis: whose group exchanges.   per_row_bytes: whole bytes of one token's row.   count: how often a step has it;
     `boundary` messages happen once at each stage boundary instead.   after: the operator whose result is exchanged.
-    where: the layouts that have it.
+    where: the layouts that have it.   kind: whose layers have it, of what is not alike in all; its bytes are a column
+    of layouts.
     """
 
     operation: Operation
     axis: str
     after: str
-    per_row_bytes: int
+    per_row_bytes: Any
     count: int
     boundary: bool = False
     where: Where = "always"
+    kind: int | None = None
 
 
 def messages(model: Model, dispatch: str = "plain", combine: str = "plain") -> tuple[Message, ...]:
@@ -136,7 +142,8 @@ def _sum(axis: str, after: str, size: int, count: int, where: Where) -> Message:
 def has_message(message: Message, layouts: Layouts) -> Bools:
     """The rows that have an exchange: those of its layouts whose group has more than one rank."""
     layouts = layouts.plain()
-    grouped: Bools = layouts.degree(message.axis) > 1
+    seen = layouts if message.axis == "cp" else by_weights(layouts)
+    grouped: Bools = seen.degree(message.axis) > 1
     if message.where == "always":
         return grouped
     apart = over_copies(layouts)
@@ -149,7 +156,7 @@ def has_message(message: Message, layouts: Layouts) -> Bools:
 
 def over_copies(layouts: Layouts) -> Bools:
     """The rows whose experts lie over several copies of attention."""
-    spread: Bools = layouts.degree("ep") * layouts.degree("etp") > layouts.degree("tp")
+    spread: Bools = layouts.degree("ep") * layouts.degree("etp") > by_weights(layouts).degree("tp")
     return spread
 
 

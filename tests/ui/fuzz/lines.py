@@ -41,6 +41,10 @@ _LINES: tuple[Line, ...] = (
         ("--dedup", "node"), ("--dispatch", "fp8"), ("--layout", "dp_replicate=4,tp=1"),
     ],
     [
+        ("plan", "serve"), ("tiny-qwen3",), ("--on", "SYSTEM.toml"), ("--sessions", "2"), ("--context", "1K"),
+        ("--new-tokens", "8"), ("--cp", "1,2"), ("--cp-split", "striped"), ("--cp-exchange", "all-gather"),
+    ],
+    [
         ("fit",), ("Qwen/Qwen3-8B",), ("--on", "hgx-h100"), ("--workspace", "computed"), ("--max-batched-tokens", "2K"),
         ("--reserve", "comm_channels=8,sampled_rows=64"), ("--shards", "even"), ("--context", "4K"),
     ],
@@ -214,6 +218,9 @@ _SUITED = {
         "gone.parquet",
     ),
     "--prefill": ("cached", "between-steps", "between_steps"),
+    "--cp": ("1", "2", "1,2,4", "0", "1000001", "1,,2", "2,2"),
+    "--cp-split": ("zigzag", "contiguous", "striped", "even"),
+    "--cp-exchange": ("ring", "all-gather", "ulysses", "all_gather"),
     "--weights": ("bf16", "fp16", "fp32", "fp8", "int4", "nvfp4", "q8_0", "q4_k_m"),
     "--kv": ("bf16", "fp8", "int8", "int4"),
     "--batch": ("1", "0", "64", "10000"),
@@ -228,7 +235,7 @@ _WORDS = (
 )  # fmt: skip
 _OPTIONS = (
     "--tp", "--pp", "--ep", "--on", "--sessions", "--context", "--new-tokens", "--deadline", "--on-time",
-    "--tpot", "--ttft", "--concurrency", "--expert-reads", "--prefill",
+    "--tpot", "--ttft", "--concurrency", "--expert-reads", "--prefill", "--cp", "--cp-split", "--cp-exchange",
     "--discipline", "--all-reduce", "--weight-reads", "--workspace", "--reserve", "--shards",
     "--engine", "--objective", "--basis", "--layout", "--set",
     "--weights", "--kv", "--seed", "--batch", "--format", "-o", "--gone", "--TP", "---", "-x", "--set=", "--tp=2",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -32,6 +32,7 @@ from meshwright.scenarios.fit import FitOptions, fit, replica_layout
 @click.option("--tp", type=click.IntRange(min=1), default=1, show_default=True, help="Tensor parallel degree.")
 @click.option("--pp", type=click.IntRange(min=1), default=1, show_default=True, help="Pipeline stages.")
 @click.option("--ep", type=click.IntRange(min=1), default=1, show_default=True, help="Expert parallel degree over tp.")
+@click.option("--cp", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks that share a context.")
 @click.option("--context", default="0", show_default=True, help="Positions cached per session, as in 32K.")
 @click.option("--sessions", type=int, default=None, help="Sessions resident [1 with --context].")
 @workspace_option
@@ -47,6 +48,7 @@ def command(  # noqa: PLR0917 - options arrive by name
     tp: int,
     pp: int,
     ep: int,
+    cp: int,
     layout: str,
     **given: Any,
 ) -> int:
@@ -54,7 +56,10 @@ def command(  # noqa: PLR0917 - options arrive by name
     changes = split_settings(settings, ("model", "system", "layout"))
     read = model_of(model, changes["model"])
     fixed = fixed_of(layout, changes["layout"])
-    degrees = {"tp": tp, "pp": pp, "ep": ep} | fixed
-    whole = replace(replica_layout(read, degrees["tp"], degrees["pp"], degrees["ep"]), **fixed)
+    degrees: dict[str, Any] = {"tp": tp, "pp": pp, "ep": ep, "cp": cp, "attention": "replicated"} | fixed
+    whole = replace(replica_layout(read, **{name: degrees[name] for name in _REPLICA}), **fixed)
     options = build(FitOptions, with_engine(given), "fit")
     return show(fit(read, system_of(system, changes["system"]), whole, options), output)
+
+
+_REPLICA: Final = ("tp", "pp", "ep", "cp", "attention")

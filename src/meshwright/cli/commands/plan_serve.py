@@ -88,6 +88,21 @@ _READS: Final = "expected, full, a number, or a routing: uniform, even, zipf:S, 
     metavar="PART=N,at=T,stall=T[,reconnect=T]",
     help="A part stops: card, node, or a domain.",
 )
+@click.option("--cp", default="1", show_default=True, metavar="N,...", help="Degrees of context parallelism to try.")
+@click.option(
+    "--cp-split",
+    type=click.Choice(["zigzag", "contiguous", "striped"]),
+    default="zigzag",
+    show_default=True,
+    help="Positions of a prompt that each rank of cp keeps.",
+)
+@click.option(
+    "--cp-exchange",
+    type=click.Choice(["ring", "all-gather", "ulysses"]),
+    default="ring",
+    show_default=True,
+    help="How a prompt meets the positions of other ranks of cp.",
+)
 @engine_options("Whose rules the layouts keep, and whose pool memory, as in vllm [those of all engines].")
 @click.option("--flips", type=click.Choice(["search", "none"]), default="search", show_default=True)
 @click.option("--basis", type=click.Choice(["datasheet"]), default="datasheet", show_default=True)
@@ -102,7 +117,8 @@ def command(
     deadline, fault = read_deadline(given.pop("deadline")), given.pop("fault")
     job = build(ServeJob, {**{name: given.pop(name) for name in _JOB}, **deadline}, "job")
     stops = None if fault is None else read_fault(fault)
-    given |= {name: given[name].replace("-", "_") for name in ("prefill", "attention_form")}
+    given |= {name: given[name].replace("-", "_") for name in ("prefill", "attention_form", "cp_exchange")}
+    given |= {"cp": [part.strip() for part in given["cp"].split(",")]}
     given |= {"expert_reads": read_expert_reads(given["expert_reads"])}
     given |= {"fault": stops, "layout": fixed_of(layout, changes["layout"])}
     options = build(ServeOptions, with_engine(dict(given)), "plan serve")
