@@ -53,9 +53,9 @@ def test_an_engine_refuses_what_its_decode_context_parallelism_does_not_take():
     line = ("fit", *_KIMI, "--context", "8K", "--engine", "vllm", "--cp")
     found = answer_of(*line, "8", code=1)["candidates"][0]["excluded"]
     assert (found["code"], found["nearest"]) == ("ENG026", "cp=1")
-    error = meshwright(*line, "3", *_SHARED, "--format", "json").answer["error"]
-    assert error["code"] == "ENG012"
-    assert "tensor parallel size (3)" in error["cause"]
+    found = answer_of(*line, "3", *_SHARED, code=1)["candidates"][0]["excluded"]
+    assert (found["code"], found["nearest"]) == ("ENG012", "cp=1,etp=1")
+    assert "tensor parallel size (3)" in found["reason"]
 
 
 def test_kv_heads_that_no_rank_repeats_are_not_shared_by_vllm():
