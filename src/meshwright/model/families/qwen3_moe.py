@@ -6,6 +6,7 @@ when switched on, lies on every layer.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.model.families._common import (
@@ -17,7 +18,6 @@ from meshwright.model.families._common import (
     read_windows,
 )
 from meshwright.model.feed_forwards import Dense, FeedForward
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -27,16 +27,14 @@ if TYPE_CHECKING:
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `qwen3_moe` config."""
     hidden = fields.integer("hidden_size", default=2048)
-    heads = read_heads(fields, hidden, heads=32, kv_heads=4)
+    attention = read_heads(fields, hidden, heads=32, kv_heads=4)
     bias = fields.flag("attention_bias", default=False)
     layers = read_layers(fields, default=24)
     windows = read_windows(fields, layers, size=read_sliding_window(fields))
     blocks = [
         Block(
-            mixer=Attention(
-                heads=heads.heads,
-                kv_heads=heads.kv_heads,
-                head_dim=heads.head_dim,
+            mixer=replace(
+                attention,
                 window=window,
                 qkv_bias=bias,
                 out_bias=bias,
