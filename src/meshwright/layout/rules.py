@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Check: TypeAlias = "Callable[[Model, Layouts], Bools]"
 Sentence: TypeAlias = "Callable[[Model, Layout], str]"
 _TRIED: Final = 512
-_ATTENTION: Final = "attention"
 _PLAIN: Final = {
     **dict.fromkeys(("tp", "pp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "virtual_stages", "micro_batch"), 1),
     "zero": 0,
@@ -230,18 +229,10 @@ def _kv_kept(model: Model, layouts: Layouts) -> Bools:
     return kept
 
 
-def _heads_sentence(model: Model, row: Layout) -> str:
-    count = _undivided(row.tp, head_counts(model))
-    mixers = [block.mixer for block in model.kinds if count in block.mixer.head_counts]
-    attention = any(item.kind.endswith(_ATTENTION) and getattr(item, "heads", count) == count for item in mixers)
-    what = "attention heads" if attention else f"heads, groups or channels of {mixers[0].kind}"
-    return f"tp={row.tp} does not divide {count} {what}"
-
-
 def _kv_sentence(model: Model, row: Layout) -> str:
     count = next(count for count in _kv_heads(model) if count % row.tp and row.tp % count)
     kinds = [block.mixer.kind for block in model.kinds if count in block.mixer.kv_head_counts]
-    what = "KV heads" if any(kind.endswith(_ATTENTION) for kind in kinds) else f"groups of {kinds[0]}"
+    what = "KV heads" if any(kind.endswith("attention") for kind in kinds) else f"groups of {kinds[0]}"
     return f"tp={row.tp} neither divides {count} {what} nor is a multiple of them"
 
 
@@ -286,7 +277,9 @@ RULES: Final = (
         code="LAY003",
         axis="tp",
         keeps=lambda model, layouts: _divides(layouts.degree("tp"), head_counts(model)),
-        sentence=_heads_sentence,
+        sentence=lambda model, row: (
+            f"tp={row.tp} does not divide {_undivided(row.tp, head_counts(model))} attention heads"
+        ),
     ),
     Rule(code="LAY004", axis="tp", keeps=_kv_kept, sentence=_kv_sentence),
     Rule(
