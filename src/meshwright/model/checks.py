@@ -26,10 +26,7 @@ _MAY_BE_ZERO: Final = frozenset({"scale_bytes", "parameters", "position_rows"})
 
 
 def checked_model(model: Model, what: str) -> Model:
-    """The model itself.
-
-    Raises MOD007 (sizes of a mixer), MOD010 (experts), MOD012 (more than any model has), MOD014 (a number).
-    """
+    """The model itself. Raises MOD007, MOD010 (heads, experts), MOD012 (more than any model has), MOD014 (a number)."""
     for path, value in _numbers(model, what):
         name = path.rpartition(".")[2]
         if ".rope." in path and math.isfinite(value):

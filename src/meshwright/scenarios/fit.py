@@ -228,9 +228,7 @@ def _verdict(  # noqa: PLR0917 - the nouns and what was found
     if options.resident:
         what += f" with {options.resident} x {options.context} tokens"
     windowed = any(item.span.bounded for block in model.kinds for item in block.mixer.token_state())
-    fixed = any(block.mixer.session_state() for block in model.kinds)
-    told = (" of sessions that fill no window" if windowed else "") + (", state of fixed size apart" if fixed else "")
-    room = f"; room for {memory['max_kv_tokens']:,} KV tokens{told}"
+    room = f"; room for {memory['max_kv_tokens']:,} KV tokens{' of sessions that fill no window' if windowed else ''}"
     if memory["max_sessions"] is not None:
         room += f", {memory['max_sessions']} sessions"
     if refused is not None:
