@@ -128,6 +128,16 @@ def read_later_windows(fields: Fields, layers: int) -> list[int | None]:
     return read_windows(fields, layers, size=size, first=first)
 
 
+def read_sparse_layers(fields: Fields, layers: int, count: int) -> list[bool]:
+    """Whether each layer has experts: every `decoder_sparse_step`-th unless it is listed in `mlp_only_layers`.
+
+    count: of experts; none has any where it is 0.
+    """
+    dense = fields.indices("mlp_only_layers")
+    step = fields.integer("decoder_sparse_step", default=1)
+    return [count > 0 and layer not in dense and (layer + 1) % step == 0 for layer in range(layers)]
+
+
 def read_experts(fields: Fields, width: int, count: int, *, top_k: int | None) -> Experts:
     """A mixture of `count` without shared experts. Raises MOD010 when a token would visit more than there are."""
     visits = fields.integer("num_experts_per_tok", default=top_k)

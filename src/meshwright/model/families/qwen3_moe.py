@@ -15,6 +15,7 @@ from meshwright.model.families._common import (
     read_heads,
     read_layers,
     read_sliding_window,
+    read_sparse_layers,
     read_windows,
 )
 from meshwright.model.feed_forwards import Dense, FeedForward
@@ -54,9 +55,7 @@ def _read_feed_forwards(fields: Fields, layers: int) -> list[FeedForward]:
     Sizes that no layer uses are not read.
     """
     count = fields.integer("num_experts", "num_local_experts", default=128, least=0)
-    dense_layers = fields.indices("mlp_only_layers")
-    step = fields.integer("decoder_sparse_step", default=1)
-    sparse = [count > 0 and layer not in dense_layers and (layer + 1) % step == 0 for layer in range(layers)]
+    sparse = read_sparse_layers(fields, layers, count)
     kinds: dict[bool, FeedForward] = {}
     if True in sparse:
         kinds[True] = read_experts(fields, fields.integer("moe_intermediate_size", default=768), count, top_k=8)
