@@ -16,11 +16,7 @@ from meshwright.model.feed_forwards import Experts
 from meshwright.model.formats import mxfp4
 from meshwright.model.model import format_bytes, parameter_bytes
 from meshwright.model.reader import read_config
-from tests.oracle.transformers_models import FAMILIES, FULL_CONFIGS, build, random_config, seeded
-
-
-def stored_bytes(model):
-    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+from tests.oracle.transformers_models import FAMILIES, FULL_CONFIGS, build, random_config, seeded, stored_bytes
 
 
 def quantized(config, settings, kept=()):

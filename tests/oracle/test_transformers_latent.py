@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from meshwright.model.model import parameter_counts
+from meshwright.model.model import parameter_bytes, parameter_counts
 from meshwright.model.reader import read_config
 from meshwright.scenarios.inspect import apart, kv_bytes_per_token
 from tests.oracle.transformers_models import (
@@ -18,6 +18,7 @@ from tests.oracle.transformers_models import (
     counts,
     predictor_parameters,
     seeded,
+    stored_bytes,
 )
 
 if TYPE_CHECKING:
@@ -124,6 +125,12 @@ def test_a_random_config_counts_as_its_class(family, seed):
     extra = config.get("num_nextn_predict_layers", 0)
     if extra and family == "deepseek_v3":  # the only one of them whose class makes predictors
         assert apart(model)["mtp"] == predictor_parameters(built, extra)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_plain_model_stores_what_its_class_stores(family):
+    config = {**random_config(family, seeded("stored", family)), "torch_dtype": "bfloat16"}
+    assert parameter_bytes(read_config(config, "model"))["total"] == stored_bytes(build(config, dtype=torch.bfloat16))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -183,6 +183,11 @@ def counts(model: PreTrainedModel) -> dict[str, int]:
     return {"total": sum(found.values()), **found}
 
 
+def stored_bytes(model: PreTrainedModel) -> int:
+    """Bytes of all parameters, each in its own format."""
+    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+
+
 def buffer_elements(model: PreTrainedModel) -> int:
     """Elements in the state dict that are no parameters."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}

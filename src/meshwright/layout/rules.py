@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Check: TypeAlias = "Callable[[Model, Layouts], Bools]"
 Sentence: TypeAlias = "Callable[[Model, Layout], str]"
 _TRIED: Final = 512
-_ATTENTION: Final = "attention"
 _PLAIN: Final = {
     **dict.fromkeys(("tp", "pp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "virtual_stages", "micro_batch"), 1),
     "zero": 0,
@@ -251,7 +250,7 @@ def _kv_kept(model: Model, layouts: Layouts) -> Bools:
 def _kv_sentence(model: Model, row: Layout) -> str:
     count = next(count for count in _kv_heads(model) if count % row.tp and row.tp % count)
     kinds = [block.mixer.kind for block in model.kinds if count in block.mixer.kv_head_counts]
-    what = "KV heads" if any(kind.endswith(_ATTENTION) for kind in kinds) else f"groups of {kinds[0]}"
+    what = "KV heads" if any(kind.endswith("attention") for kind in kinds) else f"groups of {kinds[0]}"
     return f"tp={row.tp} neither divides {count} {what} nor is a multiple of them"
 
 

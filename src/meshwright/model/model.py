@@ -311,5 +311,7 @@ def _streamed(name: str, model: Model, *, rows: int, scales: int) -> tuple[Tenso
 
 
 def _norm(name: str, model: Model) -> tuple[Tensor, ...]:
-    width = (Dim(role="hidden", size=model.hidden),)
-    return tuple(Tensor(name=f"{name}.{suffix}", part="norms", dims=width) for suffix in _SUFFIXES[model.norm])
+    """In fp32 where it reads residual streams, as their weights are. Source: transformers 5.24, DeepseekV4."""
+    width, fp32 = (Dim(role="hidden", size=model.hidden),), model.streams > 1
+    names = (f"{name}.{suffix}" for suffix in _SUFFIXES[model.norm])
+    return tuple(Tensor(name=item, part="norms", dims=width, fp32=fp32) for item in names)

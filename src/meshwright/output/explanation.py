@@ -27,7 +27,7 @@ def draw_explanation(console: Console, result: Result) -> None:
             console.print(f"{pad}   {'; '.join(told)}")
     given = inputs(result)
     sources = list(dict.fromkeys(item.source for item in given if item.source))
-    console.print("\ninputs" if given else "\nno input: a count or a choice")
+    console.print("\ninputs" if given else "\nno input: counted, chosen, or worked out on the paths of a network")
     for item in given:
         where = f" [{sources.index(item.source) + 1}]" if item.source else ""
         console.print(f"  {item.path} = {number(item.value)}  {item.basis}{where}")

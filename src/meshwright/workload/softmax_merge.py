@@ -49,9 +49,11 @@ def slices_of(maxima: Sequence[float], sums: Sequence[float], vectors: Sequence[
         cause = f"{len(maxima)} maxima, {len(sums)} sums and {len(vectors)} vectors"
         raise JobError(132, cause, "give one of each a slice")
     for most, total in zip(maxima, sums, strict=True):
-        if not (total > 0 and np.isfinite(most)) and not (total == 0 and most == -np.inf):
+        if not (0 < total < np.inf and np.isfinite(most)) and not (total == 0 and most == -np.inf):
             cause = f"a slice of maximum {most:g} whose sum is {total:g}"
             raise JobError(132, cause, "give finite maxima with sums above zero, or -inf with a sum of 0")
+    if not np.isfinite(vectors).all():
+        raise JobError(132, f"vectors of {', '.join(map(str, vectors))}", "give finite numbers")
     return tuple(
         Partial(maxima=np.array([most]), sums=np.array([total]), vectors=np.array([[vector]]))
         for most, total, vector in zip(maxima, sums, vectors, strict=True)

@@ -226,14 +226,6 @@ def test_kinds_of_layers_that_no_field_says_are_told_as_defaults():
     assert "layer_types" not in {item.field for item in told.defaulted}
 
 
-def test_groups_and_channels_that_tp_does_not_divide_are_not_called_attention_heads():
-    v4 = read_config({**V3, "model_type": "deepseek_v4", "num_attention_heads": 8, "o_groups": 2}, "model")
-    found = first_broken(v4, table([Layout(tp=4, etp=4)]), 8)[0]
-    assert found.reason == "tp=4 does not divide 2 heads, groups or channels of heavily_compressed_attention"
-    found = first_broken(read_config(V3, "model"), table([Layout(tp=8, etp=8)]), 8)[0]
-    assert found.reason == "tp=8 does not divide 4 attention heads"
-
-
 def test_an_indexer_needs_what_it_reads():
     assert replace(SPARSE, query_rank=None).mismatch() == "an indexer without query_rank"
     assert replace(SPARSE, top_k=None).mismatch() == "an indexer without top_k"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from meshwright.base.errors import ModelError
@@ -11,6 +10,7 @@ from meshwright.model.checks import MOST_LAYERS, check_size
 from meshwright.model.config import shown
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.formats import Format, plain_format
+from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Ends, Model, Norm, PositionKind, Rope, group_blocks
 from meshwright.model.quantization import read_quantization
 
@@ -22,15 +22,6 @@ _FULL: Final = "full_attention"
 _SLIDING: Final = "sliding_attention"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heads:
-    """Heads of grouped-query attention."""
-
-    heads: int
-    kv_heads: int
-    head_dim: int
-
-
 def read_layers(fields: Fields, default: int | None, *names: str) -> int:
     """Number of blocks, under `names` where the family calls it so. Raises MOD012 beyond what any model has."""
     known = names or ("num_hidden_layers",)
@@ -40,8 +31,10 @@ def read_layers(fields: Fields, default: int | None, *names: str) -> int:
     return layers
 
 
-def read_heads(fields: Fields, hidden: int, *, heads: int, kv_heads: int | None, head_dim: int | None = None) -> Heads:
-    """Query heads, KV heads and head width.
+def read_heads(
+    fields: Fields, hidden: int, *, heads: int, kv_heads: int | None, head_dim: int | None = None
+) -> Attention:
+    """Grouped-query attention of these query heads, KV heads and head width, plain otherwise.
 
     `kv_heads` None means as many as query heads, which null means in every family; `head_dim` None means
     hidden // heads, which null means there. Raises MOD007 when the KV heads do not divide the query heads, MOD008 when
@@ -62,7 +55,7 @@ def read_heads(fields: Fields, hidden: int, *, heads: int, kv_heads: int | None,
         width = fields.derived("head_dim", default=hidden // count)
     if width % 2:
         raise ModelError(8, f"head_dim={width} is odd, and rotary positions turn pairs", "give an even head_dim")
-    return Heads(heads=count, kv_heads=kv_count, head_dim=width)
+    return Attention(heads=count, kv_heads=kv_count, head_dim=width)
 
 
 def read_windows(fields: Fields, layers: int, *, size: int | None, first: int = 0) -> list[int | None]:
@@ -133,6 +126,16 @@ def read_later_windows(fields: Fields, layers: int) -> list[int | None]:
     settled = size is None or fields.words("layer_types") is not None
     first = 0 if settled else fields.integer("max_window_layers", default=28, least=0)
     return read_windows(fields, layers, size=size, first=first)
+
+
+def read_sparse_layers(fields: Fields, layers: int, count: int) -> list[bool]:
+    """Whether each layer has experts: every `decoder_sparse_step`-th unless it is listed in `mlp_only_layers`.
+
+    count: of experts; none has any where it is 0.
+    """
+    dense = fields.indices("mlp_only_layers")
+    step = fields.integer("decoder_sparse_step", default=1)
+    return [count > 0 and layer not in dense and (layer + 1) % step == 0 for layer in range(layers)]
 
 
 def read_experts(fields: Fields, width: int, count: int, *, top_k: int | None) -> Experts:

@@ -33,14 +33,12 @@ def read_mixers(
 
 def read_attention(fields: Fields, hidden: int, *, kv_heads: int) -> Attention:
     """Attention whose q_proj also makes a gate of its output; the classes gate it whatever `attn_output_gate` says."""
-    heads = read_heads(fields, hidden, heads=16, kv_heads=kv_heads, head_dim=256)
+    attention = read_heads(fields, hidden, heads=16, kv_heads=kv_heads, head_dim=256)
     bias = fields.flag("attention_bias", default=False)
     if fields.data.get("attn_output_gate") is False:
         fields.notes.append(f"{fields.prefix}attn_output_gate=false is not used: its class always gates attention")
-    return Attention(
-        heads=heads.heads,
-        kv_heads=heads.kv_heads,
-        head_dim=heads.head_dim,
+    return replace(
+        attention,
         qkv_bias=bias,
         out_bias=bias,
         qk_norm="head",

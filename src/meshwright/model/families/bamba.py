@@ -5,12 +5,12 @@ Defaults: transformers 5.24 `BambaConfig`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.model.families._common import decoder, read_heads, read_layers
 from meshwright.model.families._hybrid import read_mamba2
 from meshwright.model.feed_forwards import Dense
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `bamba` config."""
     hidden = fields.integer("hidden_size", default=4096)
-    heads = read_heads(fields, hidden, heads=32, kv_heads=8)
+    attention = read_heads(fields, hidden, heads=32, kv_heads=8)
     bias = fields.flag("attention_bias", default=False)
-    attention = Attention(
-        heads=heads.heads, kv_heads=heads.kv_heads, head_dim=heads.head_dim, qkv_bias=bias, out_bias=bias
-    )
+    attention = replace(attention, qkv_bias=bias, out_bias=bias)
     mamba = read_mamba2(fields, hidden, heads=128)
     width = fields.integer("intermediate_size", default=14336)
     dense = Dense(intermediate=width, bias=fields.flag("mlp_bias", default=False))

@@ -6,13 +6,13 @@ hidden size. `read_gemma` is also what Gemma 3 reads its fields with.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.base.errors import ModelError
 from meshwright.model.config import shown
 from meshwright.model.families._common import decoder, read_alternating_windows, read_heads, read_layers
 from meshwright.model.feed_forwards import Dense
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -47,15 +47,13 @@ def read_gemma(
         cause = f"{fields.family}: use_bidirectional_attention is {shown(ahead)}, and only causal decoders are planned"
         raise ModelError(13, cause, "leave it out to plan with causal attention")
     hidden = fields.integer("hidden_size", default=2304)
-    heads = read_heads(fields, hidden, heads=8, kv_heads=4, head_dim=256)
+    attention = read_heads(fields, hidden, heads=8, kv_heads=4, head_dim=256)
     bias = fields.flag("attention_bias", default=False)
     dense = Dense(intermediate=fields.integer("intermediate_size", default=9216))
     blocks = [
         Block(
-            mixer=Attention(
-                heads=heads.heads,
-                kv_heads=heads.kv_heads,
-                head_dim=heads.head_dim,
+            mixer=replace(
+                attention,
                 window=window,
                 qkv_bias=bias,
                 out_bias=bias,

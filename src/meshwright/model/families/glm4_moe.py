@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from meshwright.model.families._apart import buffers, predictors, read_predictors
 from meshwright.model.families._common import decoder, read_experts, read_heads, read_layers, read_listed_windows
 from meshwright.model.feed_forwards import Dense, FeedForward
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -23,11 +22,9 @@ if TYPE_CHECKING:
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `glm4_moe` config."""
     hidden = fields.integer("hidden_size", default=4096)
-    heads = read_heads(fields, hidden, heads=96, kv_heads=8)
-    attention = Attention(
-        heads=heads.heads,
-        kv_heads=heads.kv_heads,
-        head_dim=heads.head_dim,
+    attention = read_heads(fields, hidden, heads=96, kv_heads=8)
+    attention = replace(
+        attention,
         qkv_bias=fields.flag("attention_bias", default=False),
         qk_norm="head" if fields.flag("use_qk_norm", default=False) else "none",
     )

@@ -17,7 +17,6 @@ from meshwright.model.families._common import (
     read_heads,
     read_layers,
 )
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model, Rope
 
 if TYPE_CHECKING:
@@ -29,17 +28,15 @@ _ROPE: Final = Rope(kind="yarn", factor=32.0, original_positions=4096)
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `gpt_oss` config."""
     hidden = fields.integer("hidden_size", default=2880)
-    heads = read_heads(fields, hidden, heads=64, kv_heads=8, head_dim=64)
+    attention = read_heads(fields, hidden, heads=64, kv_heads=8, head_dim=64)
     bias = fields.flag("attention_bias", default=True)
     width = fields.integer("intermediate_size", default=2880)
     count = fields.integer("num_local_experts", "num_experts", default=128)
     experts = replace(read_experts(fields, width, count, top_k=4), bias=True, router_bias=True)
     blocks = [
         Block(
-            mixer=Attention(
-                heads=heads.heads,
-                kv_heads=heads.kv_heads,
-                head_dim=heads.head_dim,
+            mixer=replace(
+                attention,
                 window=window,
                 qkv_bias=bias,
                 out_bias=bias,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from meshwright.model.families._common import decoder, read_experts, read_heads, read_layers
 from meshwright.model.families._hybrid import FULL, LINEAR, read_kinds, read_mamba2
 from meshwright.model.feed_forwards import Dense, FeedForward
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -22,11 +21,9 @@ if TYPE_CHECKING:
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `granitemoehybrid` config."""
     hidden = fields.integer("hidden_size", default=4096)
-    heads = read_heads(fields, hidden, heads=32, kv_heads=None)
+    attention = read_heads(fields, hidden, heads=32, kv_heads=None)
     bias = fields.flag("attention_bias", default=False)
-    attention = Attention(
-        heads=heads.heads, kv_heads=heads.kv_heads, head_dim=heads.head_dim, qkv_bias=bias, out_bias=bias
-    )
+    attention = replace(attention, qkv_bias=bias, out_bias=bias)
     mamba, layers = read_mamba2(fields, hidden, heads=128), read_layers(fields, default=32)
     named = "layers_block_type" if fields.data.get("layers_block_type") is not None else "layer_types"
     kinds = read_kinds(fields, named, layers, known=(FULL, LINEAR), default=(f"{LINEAR} in all", [LINEAR] * layers))

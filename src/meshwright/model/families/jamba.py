@@ -11,7 +11,6 @@ from meshwright.base.errors import ModelError
 from meshwright.base.result import Defaulted
 from meshwright.model.families._common import assemble, read_experts, read_heads, read_layers
 from meshwright.model.feed_forwards import Dense, FeedForward
-from meshwright.model.mixers import Attention
 from meshwright.model.mixers.mamba import Mamba
 from meshwright.model.model import Block, Model
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `jamba` config. Raises MOD009 for an offset that is not within its period."""
     hidden = fields.integer("hidden_size", default=4096)
-    heads = read_heads(fields, hidden, heads=32, kv_heads=8)
-    attention = Attention(heads=heads.heads, kv_heads=heads.kv_heads, head_dim=heads.head_dim)
+    attention = read_heads(fields, hidden, heads=32, kv_heads=8)
     mamba, layers = _read_mamba(fields, hidden), read_layers(fields, default=32)
     full = _spaced(fields, "attn_layer", layers, period=8, offset=4)
     feed_forwards = _read_feed_forwards(fields, layers)

@@ -5,11 +5,11 @@ Read more freely than by that class: it refuses heads that do not divide the hid
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.model.families._common import decoder, read_heads, read_layers, read_listed_windows
 from meshwright.model.feed_forwards import Dense
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -19,16 +19,14 @@ if TYPE_CHECKING:
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `llama` config."""
     hidden = fields.integer("hidden_size", default=4096)
-    heads = read_heads(fields, hidden, heads=32, kv_heads=None)
+    attention = read_heads(fields, hidden, heads=32, kv_heads=None)
     bias = fields.flag("attention_bias", default=False)
     width = fields.integer("intermediate_size", default=11008)
     dense = Dense(intermediate=width, bias=fields.flag("mlp_bias", default=False))
     blocks = [
         Block(
-            mixer=Attention(
-                heads=heads.heads,
-                kv_heads=heads.kv_heads,
-                head_dim=heads.head_dim,
+            mixer=replace(
+                attention,
                 window=window,
                 qkv_bias=bias,
                 out_bias=bias,

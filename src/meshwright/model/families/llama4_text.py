@@ -13,7 +13,6 @@ from meshwright.base.errors import ModelError
 from meshwright.model.families._common import decoder, read_experts, read_heads, read_layers
 from meshwright.model.families._hybrid import FULL, read_kinds
 from meshwright.model.feed_forwards import Dense, FeedForward
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -25,11 +24,9 @@ _CHUNKED: Final = "chunked_attention"
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `llama4_text` config. Raises MOD009 for a list that has too few layers."""
     hidden = fields.integer("hidden_size", default=5120)
-    heads = read_heads(fields, hidden, heads=40, kv_heads=8, head_dim=128)
+    attention = read_heads(fields, hidden, heads=40, kv_heads=8, head_dim=128)
     bias = fields.flag("attention_bias", default=False)
-    attention = Attention(
-        heads=heads.heads, kv_heads=heads.kv_heads, head_dim=heads.head_dim, qkv_bias=bias, out_bias=bias
-    )
+    attention = replace(attention, qkv_bias=bias, out_bias=bias)
     layers = read_layers(fields, default=48)
     chunks = _read_chunks(fields, layers)
     feed_forwards = _read_feed_forwards(fields, layers)

@@ -13,7 +13,6 @@ from meshwright.base.errors import ModelError
 from meshwright.model.config import shown
 from meshwright.model.families._common import decoder, read_experts, read_heads, read_layers
 from meshwright.model.families._hybrid import FULL, LINEAR, read_kinds
-from meshwright.model.mixers import Attention
 from meshwright.model.mixers.lightning import Lightning
 from meshwright.model.model import Apart, Block, Model
 
@@ -29,9 +28,10 @@ def read(fields: Fields, name: str) -> Model:
         cause = f"{fields.family}: sliding_window is {shown(fields.data['sliding_window'])}"
         raise ModelError(13, cause, "leave it out: its layers are full or linear")
     hidden = fields.integer("hidden_size", default=4096)
-    heads = read_heads(fields, hidden, heads=32, kv_heads=8)
-    attention = Attention(heads=heads.heads, kv_heads=heads.kv_heads, head_dim=heads.head_dim)
-    linear = Lightning(heads=heads.heads, head_dim=heads.head_dim, block=fields.integer("block_size", default=256))
+    attention = read_heads(fields, hidden, heads=32, kv_heads=8)
+    linear = Lightning(
+        heads=attention.heads, head_dim=attention.head_dim, block=fields.integer("block_size", default=256)
+    )
     layers = read_layers(fields, default=32)
     alternating = [LINEAR if layer % 2 else FULL for layer in range(layers)]
     usual = (f"{FULL}, {LINEAR}, alternating", alternating)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from meshwright.model.families._apart import buffers
 from meshwright.model.families._common import decoder, read_experts, read_heads, read_layers
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Apart, Block, Model
 
 if TYPE_CHECKING:
@@ -24,8 +23,8 @@ _MTP: Final = "modules that predict further tokens: the config gives their numbe
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `minimax_m2` config."""
     hidden = fields.integer("hidden_size", default=3072)
-    heads = read_heads(fields, hidden, heads=48, kv_heads=8, head_dim=128)
-    attention = Attention(heads=heads.heads, kv_heads=heads.kv_heads, head_dim=heads.head_dim, qk_norm="full")
+    attention = read_heads(fields, hidden, heads=48, kv_heads=8, head_dim=128)
+    attention = replace(attention, qk_norm="full")
     width = fields.integer("intermediate_size", default=1536)
     count = fields.integer("num_local_experts", "num_experts", default=256)
     block = Block(mixer=attention, feed_forward=read_experts(fields, width, count, top_k=8))

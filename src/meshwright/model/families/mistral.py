@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.model.families._common import decoder, read_heads, read_layers, read_windows
 from meshwright.model.feed_forwards import Dense
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `mistral` config."""
     hidden = fields.integer("hidden_size", default=4096)
-    heads = read_heads(fields, hidden, heads=32, kv_heads=8)
+    attention = read_heads(fields, hidden, heads=32, kv_heads=8)
     size = fields.optional("sliding_window", default=4096)
     dense = Dense(intermediate=fields.integer("intermediate_size", default=14336))
     blocks = [
         Block(
-            mixer=Attention(heads=heads.heads, kv_heads=heads.kv_heads, head_dim=heads.head_dim, window=window),
+            mixer=replace(attention, window=window),
             feed_forward=dense,
         )
         for window in read_windows(fields, read_layers(fields, default=32), size=size)

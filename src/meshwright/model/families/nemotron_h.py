@@ -105,10 +105,10 @@ def _read_mamba(fields: Fields) -> Mamba2:
 def _read_attention(fields: Fields, hidden: int) -> Attention:
     older = fields.data.get("head_dim") is None and fields.data.get("attention_head_dim") is not None
     renamed = replace(fields, data={**fields.data, "head_dim": fields.data["attention_head_dim"]}) if older else fields
-    heads = read_heads(renamed, hidden, heads=32, kv_heads=8, head_dim=128)
+    attention = read_heads(renamed, hidden, heads=32, kv_heads=8, head_dim=128)
     note_unused(fields, "attention_bias", "attention of this family has none", usual=False)
     note_unused(fields, "sliding_window", "every position is seen", usual=None)
-    return Attention(heads=heads.heads, kv_heads=heads.kv_heads, head_dim=heads.head_dim)
+    return attention
 
 
 def _read_dense(fields: Fields, *, bias: bool) -> Dense:

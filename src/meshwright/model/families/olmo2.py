@@ -5,11 +5,11 @@ Defaults: transformers 5.24 `Olmo2Config`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from meshwright.model.families._common import decoder, read_heads, read_layers, read_listed_windows
 from meshwright.model.feed_forwards import Dense
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -21,15 +21,13 @@ _EXCHANGE: Final = "q_norm and k_norm span all heads: what tp ranks exchange for
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of an `olmo2` config."""
     hidden = fields.integer("hidden_size", default=4096)
-    heads = read_heads(fields, hidden, heads=32, kv_heads=None)
+    attention = read_heads(fields, hidden, heads=32, kv_heads=None)
     bias = fields.flag("attention_bias", default=False)
     dense = Dense(intermediate=fields.integer("intermediate_size", default=11008))
     blocks = [
         Block(
-            mixer=Attention(
-                heads=heads.heads,
-                kv_heads=heads.kv_heads,
-                head_dim=heads.head_dim,
+            mixer=replace(
+                attention,
                 window=window,
                 qkv_bias=bias,
                 out_bias=bias,

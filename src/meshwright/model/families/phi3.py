@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from meshwright.model.families._common import decoder, read_heads, read_layers, read_windows
 from meshwright.model.feed_forwards import Dense
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -22,12 +21,12 @@ _FUSED: Final = "scales are counted of q, k, v, gate and up apart: fused as stor
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `phi3` config."""
     hidden = fields.integer("hidden_size", default=3072)
-    heads = read_heads(fields, hidden, heads=32, kv_heads=None)
+    attention = read_heads(fields, hidden, heads=32, kv_heads=None)
     size = fields.optional("sliding_window", default=None)
     dense = Dense(intermediate=fields.integer("intermediate_size", default=8192))
     blocks = [
         Block(
-            mixer=Attention(heads=heads.heads, kv_heads=heads.kv_heads, head_dim=heads.head_dim, window=window),
+            mixer=replace(attention, window=window),
             feed_forward=dense,
         )
         for window in read_windows(fields, read_layers(fields, default=32), size=size)

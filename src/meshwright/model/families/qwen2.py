@@ -5,11 +5,11 @@ Defaults: transformers 5.24 `Qwen2Config`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.model.families._common import decoder, read_heads, read_later_windows, read_layers
 from meshwright.model.feed_forwards import Dense
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `qwen2` config."""
     hidden = fields.integer("hidden_size", default=4096)
-    heads = read_heads(fields, hidden, heads=32, kv_heads=32)
+    attention = read_heads(fields, hidden, heads=32, kv_heads=32)
     dense = Dense(intermediate=fields.integer("intermediate_size", default=22016))
     blocks = [
         Block(
-            mixer=Attention(
-                heads=heads.heads, kv_heads=heads.kv_heads, head_dim=heads.head_dim, window=window, qkv_bias=True
-            ),
+            mixer=replace(attention, window=window, qkv_bias=True),
             feed_forward=dense,
         )
         for window in read_later_windows(fields, read_layers(fields, default=32))

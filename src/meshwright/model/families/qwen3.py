@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.model.families._common import decoder, read_heads, read_later_windows, read_layers
 from meshwright.model.feed_forwards import Dense
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `qwen3` config."""
     hidden = fields.integer("hidden_size", default=4096)
-    heads = read_heads(fields, hidden, heads=32, kv_heads=32, head_dim=128)
+    attention = read_heads(fields, hidden, heads=32, kv_heads=32, head_dim=128)
     bias = fields.flag("attention_bias", default=False)
     dense = Dense(intermediate=fields.integer("intermediate_size", default=22016))
     blocks = [
         Block(
-            mixer=Attention(
-                heads=heads.heads,
-                kv_heads=heads.kv_heads,
-                head_dim=heads.head_dim,
+            mixer=replace(
+                attention,
                 window=window,
                 qkv_bias=bias,
                 out_bias=bias,

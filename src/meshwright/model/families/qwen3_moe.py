@@ -6,6 +6,7 @@ when switched on, lies on every layer.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.model.families._common import (
@@ -14,10 +15,10 @@ from meshwright.model.families._common import (
     read_heads,
     read_layers,
     read_sliding_window,
+    read_sparse_layers,
     read_windows,
 )
 from meshwright.model.feed_forwards import Dense, FeedForward
-from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, Model
 
 if TYPE_CHECKING:
@@ -27,16 +28,14 @@ if TYPE_CHECKING:
 def read(fields: Fields, name: str) -> Model:
     """A `Model` from the fields of a `qwen3_moe` config."""
     hidden = fields.integer("hidden_size", default=2048)
-    heads = read_heads(fields, hidden, heads=32, kv_heads=4)
+    attention = read_heads(fields, hidden, heads=32, kv_heads=4)
     bias = fields.flag("attention_bias", default=False)
     layers = read_layers(fields, default=24)
     windows = read_windows(fields, layers, size=read_sliding_window(fields))
     blocks = [
         Block(
-            mixer=Attention(
-                heads=heads.heads,
-                kv_heads=heads.kv_heads,
-                head_dim=heads.head_dim,
+            mixer=replace(
+                attention,
                 window=window,
                 qkv_bias=bias,
                 out_bias=bias,
@@ -56,9 +55,7 @@ def _read_feed_forwards(fields: Fields, layers: int) -> list[FeedForward]:
     Sizes that no layer uses are not read.
     """
     count = fields.integer("num_experts", "num_local_experts", default=128, least=0)
-    dense_layers = fields.indices("mlp_only_layers")
-    step = fields.integer("decoder_sparse_step", default=1)
-    sparse = [count > 0 and layer not in dense_layers and (layer + 1) % step == 0 for layer in range(layers)]
+    sparse = read_sparse_layers(fields, layers, count)
     kinds: dict[bool, FeedForward] = {}
     if True in sparse:
         kinds[True] = read_experts(fields, fields.integer("moe_intermediate_size", default=768), count, top_k=8)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.model.families._common import decoder
+from meshwright.model.families._common import decoder, read_sparse_layers
 from meshwright.model.families._gated_delta import read_mixers, read_mixture
 from meshwright.model.feed_forwards import Dense, FeedForward
 from meshwright.model.model import Block, Model
@@ -30,9 +30,7 @@ def read(fields: Fields, name: str) -> Model:
 def _read_feed_forwards(fields: Fields, layers: int) -> list[FeedForward]:
     """One a layer: experts every `decoder_sparse_step` layers, except those in `mlp_only_layers`."""
     count = fields.integer("num_experts", default=512, least=0)
-    dense_layers = fields.indices("mlp_only_layers")
-    step = fields.integer("decoder_sparse_step", default=1)
-    sparse = [count > 0 and layer not in dense_layers and (layer + 1) % step == 0 for layer in range(layers)]
+    sparse = read_sparse_layers(fields, layers, count)
     kinds: dict[bool, FeedForward] = {}
     if True in sparse:
         kinds[True] = read_mixture(fields, experts=count, top_k=10)

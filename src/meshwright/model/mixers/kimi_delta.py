@@ -72,7 +72,7 @@ class KimiDelta(FixedState):
             *filters("self_attn.conv1d", heads_of(self.heads, 3 * self.head_dim), self.kernel),
             matrix("self_attn.forget_gate.f_a_proj", slim, wide),
             matrix("self_attn.forget_gate.f_b_proj", columns, slim),
-            vector("self_attn.forget_gate.dt_bias", columns),
+            Tensor(name="self_attn.forget_gate.dt_bias", part="attention", dims=(columns,), fp32=True),
             vector("self_attn.forget_gate.A_log", each),
             narrow("self_attn.b_proj", each, wide),
             matrix("self_attn.g_a_proj", slim, wide),
