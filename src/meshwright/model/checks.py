@@ -60,7 +60,9 @@ def _check_shared(model: Model, what: str) -> None:
         if not mixer.shared_kv:
             kept.add(read)
         elif read not in kept:
-            cause = f"{what}: layer {layer} reads keys of {mixer.kv_heads} heads x {mixer.head_dim} and its window that no"
+            cause = (
+                f"{what}: layer {layer} reads keys of {mixer.kv_heads} heads x {mixer.head_dim} and its window that no"
+            )
             cause = f"{cause} layer before it keeps"
             raise ModelError(31, cause, "give it the KV heads, head_dim, window and chunk of one before it")
 

@@ -11,6 +11,7 @@ Any of weights, available KV and blocks may be stated instead, as a start log do
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
@@ -32,12 +33,11 @@ from meshwright.scenarios._engine_blocks import least_bytes_per_token, paging
 from meshwright.scenarios._shared import computed_reserve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.cost.reserve import Reserve
     from meshwright.layout.layout import Layout
     from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
+    from meshwright.scenarios._engine_blocks import Paging
     from meshwright.system.engine import Engine, Pool
     from meshwright.system.system import System
 
@@ -79,17 +79,13 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
     share, block = started(engine, pool, options)
     layouts, capacity = table([layout]), system.accelerator.memory
     own = cast("int", cell(_reserved(model, layouts, options), 0))
-    rows = None if options.reserve is not None else cell(_computed(model, layouts, options).activations, 0)
     weights = _weights(model, layouts, options, shards, block)
     available = pool_bytes(pool, share, capacity, weights, own)
     available = available if options.kv_cache_memory is None else options.kv_cache_memory
     longest = context or model.max_positions
     pages = paging(pool, model, layouts, shards, block, options.rule.max_batched_tokens)
-    blocks = None if pages is None else pages.fitting(maximum(available, 0))
-    blocks = blocks if pages is None or options.kv_blocks is None else options.kv_blocks
-    per_request = None if pages is None or longest is None else pages.of_request(longest)
-    wanted = None if pages is None else pages.block_bytes * (per_request or 1)
-    taken = available if pages is None or options.kv_blocks is None else blocks * pages.block_bytes
+    counted = _UNKNOWN if pages is None else _counted(pages, options, available, longest, block)
+    wanted, taken = counted["wanted"], available if options.kv_blocks is None else counted["taken"]
     return {
         "id": engine.id,
         "name": engine.name,
@@ -102,26 +98,51 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
         "before_bytes": pool.before,
         "outside_low_bytes": _outside(pool, 0),
         "outside_high_bytes": _outside(pool, 1),
-        "free_outside_bytes": capacity - pool.before - weights - own - taken,
+        "free_outside_bytes": capacity - pool.before - weights - own - (available if taken is None else taken),
         "graphs_low_bytes": pool.graphs[0],
         "graphs_high_bytes": pool.graphs[1],
         "graphs_within": pool.graphs_within,
         "reserve_bytes": own,
-        "activations_bytes": rows,
+        "activations_bytes": _activations(model, layouts, options),
         "reserve_basis": Basis.ASSUMED.value if options.reserve is None else "stated",
         "available_kv_bytes": available,
         "loading_gpu_memory_utilization": _least(pool, 0, capacity, weights, own),
         "least_gpu_memory_utilization": None if wanted is None else _least(pool, wanted, capacity, weights, own),
         "largest_safe_gpu_memory_utilization": _safe(pool, capacity, weights, own),
-        "kv_block_bytes": None if pages is None else pages.block_bytes,
-        "layer_groups": None if pages is None else pages.groups,
-        "kv_bytes_per_token": None if pages is None else pages.groups * pages.block_bytes / block,
         "least_kv_bytes_per_token": least_bytes_per_token(model, layouts, shards),
-        "kv_blocks": blocks,
-        "kv_tokens": None if pages is None else blocks // pages.groups * block,
         "max_model_len": longest,
-        "max_concurrency": blocks / per_request if blocks is not None and per_request else None,
+        **{name: value for name, value in counted.items() if name not in {"wanted", "taken"}},
     }
+
+
+def _counted(pages: Paging, options: EngineOptions, available: Any, longest: int | None, block: int) -> dict[str, Any]:
+    """Blocks and tokens of so many bytes; and bytes of one longest request (`wanted`) and of all blocks (`taken`)."""
+    blocks = pages.fitting(maximum(available, 0)) if options.kv_blocks is None else options.kv_blocks
+    per_request = None if longest is None else pages.of_request(longest)
+    return {
+        "kv_block_bytes": pages.block_bytes,
+        "layer_groups": pages.groups,
+        "kv_bytes_per_token": pages.groups * pages.block_bytes / block,
+        "kv_blocks": blocks,
+        "kv_tokens": blocks // pages.groups * block,
+        "max_concurrency": blocks / per_request if per_request else None,
+        "wanted": pages.block_bytes * (per_request or 1),
+        "taken": pages.block_bytes * blocks,
+    }
+
+
+_UNKNOWN: Final[Mapping[str, Any]] = dict.fromkeys(
+    (
+        "kv_block_bytes",
+        "layer_groups",
+        "kv_bytes_per_token",
+        "kv_blocks",
+        "kv_tokens",
+        "max_concurrency",
+        "wanted",
+        "taken",
+    )
+)
 
 
 def started(engine: Engine, pool: Pool, options: EngineOptions) -> tuple[float, int]:
@@ -157,7 +178,8 @@ def budget_bytes(share: float, capacity: Any) -> Any:
     """What an engine may use of so many bytes (or a column): utilization x memory, exactly, in whole bytes."""
     exact = Fraction(str(share))
     if isinstance(capacity, np.ndarray):  # whole numbers of Python, as a share of many digits leaves no room in 64 bits
-        return (capacity.astype(object) * exact.numerator // exact.denominator).astype(np.int64)
+        whole: Any = cast("Any", capacity).astype(object)
+        return (whole * exact.numerator // exact.denominator).astype(np.int64)
     return floor(exact * capacity)
 
 
@@ -200,6 +222,11 @@ def _reserved(model: Model, layouts: Layouts, options: EngineOptions) -> Any:
     """The stated reserve, or the computed one without its padding, which lies in the KV pages and the weights."""
     none = np.zeros(len(layouts), dtype=np.int64)
     return none + options.reserve if options.reserve is not None else _computed(model, layouts, options).outside_pool
+
+
+def _activations(model: Model, layouts: Layouts, options: EngineOptions) -> Any:
+    """Of a computed reserve, those of its largest step."""
+    return None if options.reserve is not None else cell(_computed(model, layouts, options).activations, 0)
 
 
 def _computed(model: Model, layouts: Layouts, options: EngineOptions) -> Reserve:

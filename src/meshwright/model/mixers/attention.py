@@ -20,9 +20,9 @@ class Attention:
     own chunk of so many, itself and before it; None is one chunk of all.
     qkv_bias, out_bias: biases on q, k and v, and on o.   qk_norm: a norm on queries and keys, of width head_dim
     ("head") or over all heads together ("full").   output_gate: q_proj also makes a gate, twice as wide.
-    sinks: a learned score of each query head, which softmax weighs beside the positions.   shared_kv: it makes and keeps
-    no keys and values of its own, and reads those of the last layer before it that does, and sees what it does (YOCO,
-    arXiv 2405.05254; cross-layer attention, arXiv 2405.12981).
+    sinks: a learned score of each query head, which softmax weighs beside the positions.   shared_kv: it makes and
+    keeps no keys and values of its own, and reads those of the last layer before it that does, and sees what it does
+    (YOCO, arXiv 2405.05254; cross-layer attention, arXiv 2405.12981).
     """
 
     heads: int
