@@ -107,6 +107,19 @@ def state_row_bytes(model: Model, state: PositionState) -> int:
 def cached_columns(model: Model, layouts: Layouts, positions: int) -> Ints:
     """Bytes that `positions` more of one session add on the stage that keeps most of them, one row a layout."""
     layer = np.stack([_state_bytes(model, kind, layouts, positions) for kind in range(len(model.kinds))], axis=1)
+    return _most_of_a_stage(model, layouts, layer)
+
+
+def token_columns(model: Model, layouts: Layouts) -> Ints:
+    """Bytes that one more position of a session adds on the stage that keeps most, while no window is full.
+
+    Of a row that stands for several positions its share, rounded up. One row a layout.
+    """
+    layer = np.stack([_position_bytes(model, kind, layouts) for kind in range(len(model.kinds))], axis=1)
+    return _most_of_a_stage(model, layouts, layer)
+
+
+def _most_of_a_stage(model: Model, layouts: Layouts, layer: Ints) -> Ints:
     most = np.zeros(len(layouts), dtype=layer.dtype)
     for stages, rows in by_stages(layouts):
         most[rows] = (layer[rows] @ stage_kinds(model, stages)[0][:, :-2].T).max(axis=1)

@@ -12,7 +12,7 @@ from meshwright.base.result import Basis, Candidate, Excluded, Result, Verdict
 from meshwright.base.traced import cell
 from meshwright.base.units import Bytes, Tokens, show_bytes
 from meshwright.cost.memory import Ledger
-from meshwright.cost.memory_even import Shards, sharded_cached, sharded_parts
+from meshwright.cost.memory_even import Shards, sharded_parts, sharded_token
 from meshwright.cost.reserve import Reserve, ReserveRule
 from meshwright.job.serve import MOST_TOKENS, check_range
 from meshwright.layout.layout import Layout, checked_layout, fields_of
@@ -189,7 +189,7 @@ def _whole(model: Model, system: System, layout: Layout, ledger: Ledger, shards:
         "free_bytes": capacity - used,
         "all_ranks_bytes": used * ranks,
         "all_ranks_free_bytes": (capacity - used) * ranks,
-        "kv_bytes_per_token": cell(sharded_cached(model, table([layout]), 1, shards), 0),
+        "kv_bytes_per_token": cell(sharded_token(model, table([layout]), shards), 0),
         "kv_layers": _kv_layers(model, layout, shards),
         "weights_over_capacity": parameter_bytes(model)["total"] / capacity,
         "parameters_by_part_bytes": sharded_parts(model, layout, int(ledger.stage[0]), shards),
@@ -202,7 +202,7 @@ def _kv_layers(model: Model, layout: Layout, shards: Shards) -> list[dict[str, A
     for block, count in zip(model.kinds, model.kind_counts, strict=True):
         if block.mixer.token_state():
             alone = replace(model, groups=group_blocks([block]))
-            key = (block.mixer.kind, cell(sharded_cached(alone, table([replace(layout, pp=1)]), 1, shards), 0))
+            key = (block.mixer.kind, cell(sharded_token(alone, table([replace(layout, pp=1)]), shards), 0))
             found[key] = found.get(key, 0) + count
     return [{"kind": kind, "layers": count, "bytes_per_token": size} for (kind, size), count in found.items()]
 
