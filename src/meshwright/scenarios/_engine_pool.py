@@ -157,10 +157,12 @@ def started(engine: Engine, pool: Pool, options: EngineOptions) -> tuple[float, 
         raise EngineError(2, f"--block-size is {block}: {engine.titled} has {listed}", f"--block-size {near}")
     if options.kv_blocks is not None and not 0 < options.kv_blocks <= _MOST_BLOCKS:
         raise EngineError(2, f"--kv-blocks is {options.kv_blocks}", f"give between 1 and {_MOST_BLOCKS}")
+    if options.kv_cache_memory is not None and options.kv_cache_memory <= 0:
+        raise EngineError(2, f"--kv-cache-memory is {options.kv_cache_memory} B", "give bytes above 0, as in 20GiB")
     return share, block
 
 
-_MOST_BLOCKS: Final = 2**40
+_MOST_BLOCKS: Final = 2**30
 
 
 class _Times:
@@ -239,15 +241,16 @@ def _outside(pool: Pool, end: int) -> int:
 
 
 def _least(pool: Pool, wanted: Any, capacity: Any, weights: Any, reserve: Any) -> Any:
-    """The share at which so many bytes are left for KV: the rule is linear in it."""
+    """The share at which so many bytes are left for KV: the rule is linear in it. None where more of it leaves less."""
     whole, none = (pool_bytes(pool, share, capacity, weights, reserve) for share in (1.0, 0.0))
-    return (wanted - none) / (whole - none)
+    return (wanted - none) / (whole - none) if whole > none else None
 
 
 def _safe(pool: Pool, capacity: Any, weights: Any, reserve: Any) -> Any:
     """The largest share, in hundredths, that leaves the most that is taken beside it; 0 where none does."""
     room = capacity - pool.before - _outside(pool, 1) - weights - reserve
-    return hundredths(_least(pool, room, capacity, weights, reserve))
+    share = _least(pool, room, capacity, weights, reserve)
+    return 0.0 if share is None else hundredths(share)
 
 
 @opaque
@@ -293,7 +296,7 @@ def engine_exclusion(block: Mapping[str, Any]) -> Excluded | None:
     Weights beyond its budget, too little left for what it does not count, or no room for one longest request.
     """
     least = block["least_gpu_memory_utilization"] or block["loading_gpu_memory_utilization"]
-    nearest = f"gpu-memory-utilization={_rounded_up(least):.4f}" if least <= 1 else None
+    nearest = f"gpu-memory-utilization={_rounded_up(least):.4f}" if least is not None and least <= 1 else None
     if block["available_kv_bytes"] <= 0:
         over = show_bytes(float(-block["available_kv_bytes"]))
         reason = f"{block['name']}: weights and reserve take {over} more than its budget"
