@@ -65,6 +65,7 @@ def serving_ledger(
     `W + K + U <= C` on every rank. Source: chapter "Supernodes", equation 6-1.
     """
     weights, session, token, state = _per_kind(model, layouts, tokens)
+    recurrent = any(block.mixer.session_state() for block in model.kinds)
     ends = _ends(model, layouts)
     held: Any = np.zeros((6, len(layouts)), dtype=np.result_type(weights, session, ends))
     resident = local_samples(sessions, layouts)
@@ -72,13 +73,15 @@ def serving_ledger(
     room = np.broadcast_to(np.asarray(capacity_bytes) - workspace, len(layouts))
     for stages, rows in by_stages(layouts):
         counts, numbers = stage_kinds(model, stages)
-        per_stage = tuple(column[rows] @ counts[:, :-2].T for column in (weights, session, token, state))
+        per_stage = tuple(column[rows] @ counts[:, :-2].T for column in (weights, session, token))
         fixed = named(per_stage[0] + ends[rows] @ counts[:, -2:].T, "parameters_bytes")
         cached = named(per_stage[1] * resident[rows, None], "kv_cache_bytes")
         fullest = _fullest(fixed, cached, numbers)
         free = maximum(room[rows, None] - fixed, 0)
         padded = per_stage[1] + per_stage[2] * padding_tokens
-        beside = maximum(free - per_stage[3] * maximum(resident, 1)[rows, None], 0)
+        beside = free
+        if recurrent:
+            beside = maximum(free - (state[rows] @ counts[:, :-2].T) * maximum(resident, 1)[rows, None], 0)
         held[:, rows] = np.stack([*fullest, _room_for(free, padded), _room_for(beside, per_stage[2])])
     stage, parameters, kv_cache, total, max_sessions, max_tokens = held
     ways = sample_ways(layouts)
@@ -107,6 +110,19 @@ def state_row_bytes(model: Model, state: PositionState) -> int:
 def cached_columns(model: Model, layouts: Layouts, positions: int) -> Ints:
     """Bytes that `positions` more of one session add on the stage that keeps most of them, one row a layout."""
     layer = np.stack([_state_bytes(model, kind, layouts, positions) for kind in range(len(model.kinds))], axis=1)
+    return _most_of_a_stage(model, layouts, layer)
+
+
+def token_columns(model: Model, layouts: Layouts) -> Ints:
+    """Bytes that one more position of a session adds on the stage that keeps most, while no window is full.
+
+    Of a row that stands for several positions its share, rounded up. One row a layout.
+    """
+    layer = np.stack([_position_bytes(model, kind, layouts) for kind in range(len(model.kinds))], axis=1)
+    return _most_of_a_stage(model, layouts, layer)
+
+
+def _most_of_a_stage(model: Model, layouts: Layouts, layer: Ints) -> Ints:
     most = np.zeros(len(layouts), dtype=layer.dtype)
     for stages, rows in by_stages(layouts):
         most[rows] = (layer[rows] @ stage_kinds(model, stages)[0][:, :-2].T).max(axis=1)

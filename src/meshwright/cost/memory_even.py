@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from meshwright.base.numbers import divide_up, maximum
-from meshwright.cost.memory import Ledger, cached_columns, serving_ledger
+from meshwright.cost.memory import Ledger, cached_columns, serving_ledger, token_columns
 from meshwright.cost.memory_parts import parts_bytes
 from meshwright.layout.layouts import Layouts, table
 
@@ -83,6 +83,13 @@ def sharded_cached(model: Model, layouts: Layouts, positions: int, shards: Shard
     if shards == "strict":
         return cached_columns(model, layouts, positions)
     return divide_up(cached_columns(model, _together(layouts), positions), layouts.degree("tp"))
+
+
+def sharded_token(model: Model, layouts: Layouts, shards: Shards) -> Ints:
+    """`token_columns` in either form."""
+    if shards == "strict":
+        return token_columns(model, layouts)
+    return divide_up(token_columns(model, _together(layouts)), layouts.degree("tp"))
 
 
 def _together(layouts: Layouts) -> Layouts:

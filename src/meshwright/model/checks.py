@@ -54,7 +54,7 @@ def checked_model(model: Model, what: str) -> Model:
 
 def _check_shared(model: Model, what: str) -> None:
     """Each layer without keys of its own comes after one that keeps what it reads."""
-    kept: set[Attention] = set()
+    kept: set[tuple[int | None, ...]] = set()
     for layer, kind in enumerate(model.kind_of_layer):
         mixer = model.kinds[kind].mixer
         if not isinstance(mixer, Attention):
@@ -70,10 +70,9 @@ def _check_shared(model: Model, what: str) -> None:
             raise ModelError(31, cause, "give it the KV heads, head_dim, window and chunk of one before it")
 
 
-def _cache_of(mixer: Attention) -> Attention:
+def _cache_of(mixer: Attention) -> tuple[int | None, ...]:
     """What decides a layer's cache, and nothing else."""
-    sizes = {"kv_heads": mixer.kv_heads, "head_dim": mixer.head_dim, "window": mixer.window, "chunk": mixer.chunk}
-    return Attention(heads=mixer.kv_heads, **sizes)
+    return (mixer.kv_heads, mixer.head_dim, mixer.window, mixer.chunk)
 
 
 def check_size(model: Model) -> Model:

@@ -158,7 +158,7 @@ class EngineBudget(TypedDict):
     activations_bytes: Count | None
     reserve_basis: Literal["assumed", "stated"]
     available_kv_bytes: int
-    loading_gpu_memory_utilization: Amount
+    loading_gpu_memory_utilization: Amount | None
     least_gpu_memory_utilization: Amount | None
     largest_safe_gpu_memory_utilization: Amount
     kv_block_bytes: Count | None

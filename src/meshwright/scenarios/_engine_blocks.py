@@ -133,10 +133,10 @@ def _kinds(model: Model, layouts: Layouts, shards: Shards) -> list[tuple[Span, i
 def _blocks(span: Span, length: int, block: int, rows: int) -> int:
     """Blocks that a request of so many positions takes of one group while a step of so many rows is taken."""
     if span.window is not None:
-        return cast("int", divide_up(min(span.window - 1 + rows, length), block)) + 1
+        return divide_up(min(span.window - 1 + rows, length), block) + 1
     if span.chunk is not None:
-        return cast("int", divide_up(min(span.chunk + rows, length), block))
-    return cast("int", divide_up(length, block))
+        return divide_up(min(span.chunk + rows, length), block)
+    return divide_up(length, block)
 
 
 def _alike(model: Model) -> bool:

@@ -11,6 +11,7 @@ Any of weights, available KV and blocks may be stated instead, as a start log do
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
@@ -32,12 +33,11 @@ from meshwright.scenarios._engine_blocks import least_bytes_per_token, paging
 from meshwright.scenarios._shared import computed_reserve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.cost.reserve import Reserve
     from meshwright.layout.layout import Layout
     from meshwright.layout.layouts import Layouts
     from meshwright.model.model import Model
+    from meshwright.scenarios._engine_blocks import Paging
     from meshwright.system.engine import Engine, Pool
     from meshwright.system.system import System
 
@@ -80,17 +80,14 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
     turn = block * layout.cp  # a block on each rank of cp
     layouts, capacity = table([layout]), system.accelerator.memory
     own = cast("int", cell(_reserved(model, layouts, options), 0))
-    rows = None if options.reserve is not None else cell(_computed(model, layouts, options).activations, 0)
     weights = _weights(model, layouts, options, shards, turn)
     available = pool_bytes(pool, share, capacity, weights, own)
     available = available if options.kv_cache_memory is None else options.kv_cache_memory
     longest = context or model.max_positions
     pages = paging(pool, model, layouts, shards, turn, options.rule.max_batched_tokens)
-    blocks = None if pages is None else pages.fitting(maximum(available, 0))
-    blocks = blocks if pages is None or options.kv_blocks is None else options.kv_blocks
-    per_request = None if pages is None or longest is None else pages.of_request(longest)
-    wanted = None if pages is None else pages.block_bytes * (per_request or 1)
-    taken = available if pages is None or options.kv_blocks is None else blocks * pages.block_bytes
+    counted = _UNKNOWN if pages is None else _counted(pages, options, available, longest, turn)
+    stated = pages is not None and options.kv_blocks is not None
+    wanted, taken = counted["wanted"], counted["taken"] if stated else available
     return {
         "id": engine.id,
         "name": engine.name,
@@ -103,26 +100,51 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
         "before_bytes": pool.before,
         "outside_low_bytes": _outside(pool, 0),
         "outside_high_bytes": _outside(pool, 1),
-        "free_outside_bytes": capacity - pool.before - weights - own - taken,
+        "free_outside_bytes": capacity - pool.before - weights - own - (available if taken is None else taken),
         "graphs_low_bytes": pool.graphs[0],
         "graphs_high_bytes": pool.graphs[1],
         "graphs_within": pool.graphs_within,
         "reserve_bytes": own,
-        "activations_bytes": rows,
+        "activations_bytes": _activations(model, layouts, options),
         "reserve_basis": Basis.ASSUMED.value if options.reserve is None else "stated",
         "available_kv_bytes": available,
         "loading_gpu_memory_utilization": _least(pool, 0, capacity, weights, own),
         "least_gpu_memory_utilization": None if wanted is None else _least(pool, wanted, capacity, weights, own),
         "largest_safe_gpu_memory_utilization": _safe(pool, capacity, weights, own),
-        "kv_block_bytes": None if pages is None else pages.block_bytes,
-        "layer_groups": None if pages is None else pages.groups,
-        "kv_bytes_per_token": None if pages is None else pages.groups * pages.block_bytes / turn,
         "least_kv_bytes_per_token": least_bytes_per_token(model, layouts, shards),
-        "kv_blocks": blocks,
-        "kv_tokens": None if pages is None else blocks // pages.groups * turn,
         "max_model_len": longest,
-        "max_concurrency": blocks / per_request if blocks is not None and per_request else None,
+        **{name: value for name, value in counted.items() if name not in {"wanted", "taken"}},
     }
+
+
+def _counted(pages: Paging, options: EngineOptions, available: Any, longest: int | None, block: int) -> dict[str, Any]:
+    """Blocks and tokens of so many bytes; and bytes of one longest request (`wanted`) and of all blocks (`taken`)."""
+    blocks = pages.fitting(maximum(available, 0)) if options.kv_blocks is None else options.kv_blocks
+    per_request = None if longest is None else pages.of_request(longest)
+    return {
+        "kv_block_bytes": pages.block_bytes,
+        "layer_groups": pages.groups,
+        "kv_bytes_per_token": pages.groups * pages.block_bytes / block,
+        "kv_blocks": blocks,
+        "kv_tokens": blocks // pages.groups * block,
+        "max_concurrency": blocks / per_request if per_request else None,
+        "wanted": pages.block_bytes * (per_request or 1),
+        "taken": pages.block_bytes * blocks,
+    }
+
+
+_UNKNOWN: Final[Mapping[str, Any]] = dict.fromkeys(
+    (
+        "kv_block_bytes",
+        "layer_groups",
+        "kv_bytes_per_token",
+        "kv_blocks",
+        "kv_tokens",
+        "max_concurrency",
+        "wanted",
+        "taken",
+    )
+)
 
 
 def started(engine: Engine, pool: Pool, options: EngineOptions) -> tuple[float, int]:
@@ -137,10 +159,12 @@ def started(engine: Engine, pool: Pool, options: EngineOptions) -> tuple[float, 
         raise EngineError(2, f"--block-size is {block}: {engine.titled} has {listed}", f"--block-size {near}")
     if options.kv_blocks is not None and not 0 < options.kv_blocks <= _MOST_BLOCKS:
         raise EngineError(2, f"--kv-blocks is {options.kv_blocks}", f"give between 1 and {_MOST_BLOCKS}")
+    if options.kv_cache_memory is not None and options.kv_cache_memory <= 0:
+        raise EngineError(2, f"--kv-cache-memory is {options.kv_cache_memory} B", "give bytes above 0, as in 20GiB")
     return share, block
 
 
-_MOST_BLOCKS: Final = 2**40
+_MOST_BLOCKS: Final = 2**30
 
 
 class _Times:
@@ -158,7 +182,8 @@ def budget_bytes(share: float, capacity: Any) -> Any:
     """What an engine may use of so many bytes (or a column): utilization x memory, exactly, in whole bytes."""
     exact = Fraction(str(share))
     if isinstance(capacity, np.ndarray):  # whole numbers of Python, as a share of many digits leaves no room in 64 bits
-        return (capacity.astype(object) * exact.numerator // exact.denominator).astype(np.int64)
+        whole: Any = cast("Any", capacity).astype(object)
+        return (whole * exact.numerator // exact.denominator).astype(np.int64)
     return floor(exact * capacity)
 
 
@@ -203,6 +228,11 @@ def _reserved(model: Model, layouts: Layouts, options: EngineOptions) -> Any:
     return none + options.reserve if options.reserve is not None else _computed(model, layouts, options).outside_pool
 
 
+def _activations(model: Model, layouts: Layouts, options: EngineOptions) -> Any:
+    """Of a computed reserve, those of its largest step."""
+    return None if options.reserve is not None else cell(_computed(model, layouts, options).activations, 0)
+
+
 def _computed(model: Model, layouts: Layouts, options: EngineOptions) -> Reserve:
     return computed_reserve(model, layouts, options.rule, np.zeros(len(layouts), dtype=np.int64))
 
@@ -213,15 +243,16 @@ def _outside(pool: Pool, end: int) -> int:
 
 
 def _least(pool: Pool, wanted: Any, capacity: Any, weights: Any, reserve: Any) -> Any:
-    """The share at which so many bytes are left for KV: the rule is linear in it."""
+    """The share at which so many bytes are left for KV: the rule is linear in it. None where more of it leaves less."""
     whole, none = (pool_bytes(pool, share, capacity, weights, reserve) for share in (1.0, 0.0))
-    return (wanted - none) / (whole - none)
+    return (wanted - none) / (whole - none) if whole > none else None
 
 
 def _safe(pool: Pool, capacity: Any, weights: Any, reserve: Any) -> Any:
     """The largest share, in hundredths, that leaves the most that is taken beside it; 0 where none does."""
     room = capacity - pool.before - _outside(pool, 1) - weights - reserve
-    return hundredths(_least(pool, room, capacity, weights, reserve))
+    share = _least(pool, room, capacity, weights, reserve)
+    return 0.0 if share is None else hundredths(share)
 
 
 @opaque
@@ -267,7 +298,7 @@ def engine_exclusion(block: Mapping[str, Any]) -> Excluded | None:
     Weights beyond its budget, too little left for what it does not count, or no room for one longest request.
     """
     least = block["least_gpu_memory_utilization"] or block["loading_gpu_memory_utilization"]
-    nearest = f"gpu-memory-utilization={_rounded_up(least):.4f}" if least <= 1 else None
+    nearest = f"gpu-memory-utilization={_rounded_up(least):.4f}" if least is not None and least <= 1 else None
     if block["available_kv_bytes"] <= 0:
         over = show_bytes(float(-block["available_kv_bytes"]))
         reason = f"{block['name']}: weights and reserve take {over} more than its budget"

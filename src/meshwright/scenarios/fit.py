@@ -13,7 +13,7 @@ from meshwright.base.result import Basis, Candidate, Excluded, Result, Verdict
 from meshwright.base.traced import cell
 from meshwright.base.units import Bytes, Tokens, show_bytes
 from meshwright.cost.memory import Ledger
-from meshwright.cost.memory_even import Shards, sharded_cached, sharded_parts
+from meshwright.cost.memory_even import Shards, sharded_parts, sharded_token
 from meshwright.cost.reserve import Reserve, ReserveRule
 from meshwright.job.serve import MOST_TOKENS, check_range
 from meshwright.layout.context import weight_ranks
@@ -195,7 +195,7 @@ def _whole(model: Model, system: System, layout: Layout, ledger: Ledger, shards:
         "free_bytes": capacity - used,
         "all_ranks_bytes": used * ranks,
         "all_ranks_free_bytes": (capacity - used) * ranks,
-        "kv_bytes_per_token": divide_up(cell(sharded_cached(model, table([layout]), layout.cp, shards), 0), layout.cp),
+        "kv_bytes_per_token": divide_up(cell(sharded_token(model, table([layout]), shards), 0), layout.cp),
         "kv_layers": _kv_layers(model, layout, shards),
         "weights_over_capacity": parameter_bytes(model)["total"] / capacity,
         "parameters_by_part_bytes": sharded_parts(model, layout, int(ledger.stage[0]), shards),
@@ -208,8 +208,7 @@ def _kv_layers(model: Model, layout: Layout, shards: Shards) -> list[dict[str, A
     for block, count in zip(model.kinds, model.kind_counts, strict=True):
         if block.mixer.token_state():
             alone, flat = replace(model, groups=group_blocks([block])), table([replace(layout, pp=1)])
-            turn = cell(sharded_cached(alone, flat, layout.cp, shards), 0)
-            key = (block.mixer.kind, divide_up(turn, layout.cp))
+            key = (block.mixer.kind, divide_up(cell(sharded_token(alone, flat, shards), 0), layout.cp))
             found[key] = found.get(key, 0) + count
     return [{"kind": kind, "layers": count, "bytes_per_token": size} for (kind, size), count in found.items()]
 

@@ -19,6 +19,7 @@ from meshwright.cost.collectives import check_choice
 from meshwright.cost.money import finish_s, turns
 from meshwright.job.serve import ServeJob, checked, foreign
 from meshwright.model.model import Model
+from meshwright.scenarios._by_length import uneven
 from meshwright.scenarios._engine import PLAN_MEMORY, for_engine
 from meshwright.scenarios._serving_answers import (
     checked_experts,
@@ -52,6 +53,9 @@ FIFO_LEFT_OUT: Final = (
     f"flips beyond a factor {SPAN:g} of a parameter's value, of two at once, or among over {MOST_LAYOUTS} layouts",
     UNSEEN,
 )
+GROUPS_LEFT_OUT: Final = (
+    "layers keep what their windows and states hold, not the blocks in which the engine groups them"
+)
 EXPERTS_LEFT_OUT: Final = "skewed routing: tokens choose experts uniformly; one token pays its expected busiest group"
 
 
@@ -67,10 +71,15 @@ def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOption
     options = checked_experts(model, options)
     engine = None if options.engine is None else options.engine.name
     if job.discipline == "continuous":
-        return for_engine(plan_batches(model, system, job, options), engine, PLAN_MEMORY)
+        return for_engine(plan_batches(model, system, job, options), engine, _kept(model))
     if options.prefill != "cached":
         raise foreign("prefill", "fifo", "takes contexts as cached when their sessions arrive")
-    return for_engine(_plan_in_turn(model, system, job, options), engine, PLAN_MEMORY)
+    return for_engine(_plan_in_turn(model, system, job, options), engine, _kept(model))
+
+
+def _kept(model: Model) -> str:
+    """How memory is kept with an engine."""
+    return f"{PLAN_MEMORY}; {GROUPS_LEFT_OUT}" if uneven(model) else PLAN_MEMORY
 
 
 def _plan_in_turn(model: Model, system: System, job: ServeJob, options: ServeOptions) -> Result:

@@ -8,7 +8,7 @@ from meshwright.base.errors import ModelError
 from meshwright.model.reader import read_model
 from meshwright.scenarios.fit import FitOptions, fit, replica_layout
 from meshwright.scenarios.hybrid_pages import hybrid_pages
-from meshwright.scenarios.inspect import cached_bytes
+from meshwright.scenarios.inspect import cached_bytes, kv_bytes_per_token
 from meshwright.system.system import read_system
 
 HYBRID, PLAIN = read_model("Qwen/Qwen3.6-35B-A3B"), read_model("Qwen/Qwen3-8B")
@@ -109,3 +109,12 @@ def test_tokens_that_fit_stand_beside_the_fixed_state_of_the_resident_sessions(s
     row = found["by_length"][0]
     as_many = memory(HYBRID, context=row["context"], sessions=row["max_sessions"])
     assert row["max_kv_tokens"] <= as_many["max_kv_tokens"] < row["max_kv_tokens"] + row["context"] + fixed // 20480
+
+
+@pytest.mark.parametrize("name", ["deepseek-ai/DeepSeek-V4-Flash", "google/gemma-3-12b-it", "Qwen/Qwen3-8B"])
+def test_fit_and_inspect_say_the_same_of_one_more_position(name):
+    """DeepSeek-V4 keeps one row for 4 or 128 positions: a position adds its share of one."""
+    model = read_model(name)
+    found = memory(model, tp=1)
+    assert found["kv_bytes_per_token"] == kv_bytes_per_token(model)
+    assert sum(row["layers"] * row["bytes_per_token"] for row in found["kv_layers"]) == found["kv_bytes_per_token"]

@@ -175,6 +175,8 @@ def test_the_share_that_loads_weights_leaves_nothing_and_stated_weights_move_it(
     ("engine", "code"),
     [
         ({"name": "vllm", "kv_blocks": 0}, "ENG002"),
+        ({"name": "vllm", "kv_blocks": 2**31}, "ENG002"),
+        ({"name": "vllm", "kv_cache_memory": "0 B"}, "ENG002"),
         ({"name": "vlm"}, "ENG001"),
         ({"name": "vllm", "gpu_memory_utilization": "0"}, "ENG002"),
         ({"name": "vllm", "block_size": 0}, "ENG002"),
@@ -243,3 +245,12 @@ def test_memory_flips_follow_a_computed_reserve():
             )
             chosen = again.best.id if again.best is not None and again.best.excluded is None else None
             assert chosen == name
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "tensorrt-llm"])
+@pytest.mark.parametrize("memory", ["1 GB", "1825361100 B", "1825361101 B", "4 GB"])
+def test_a_device_too_small_for_weights_is_a_no_without_a_share_that_would_do(name, memory):
+    system = set_path(read_system("hgx-a100-40gb"), "accelerator.memory", memory)
+    model = read_model("meta-llama/Llama-3.1-8B")
+    result = fit(model, system, replica_layout(model, 1, 1, 1), build(FitOptions, {"engine": {"name": name}}, "fit"))
+    assert (result.verdict.answer, result.candidates[0].excluded.code) == ("no", "LAY020")

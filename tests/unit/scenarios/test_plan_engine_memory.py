@@ -45,6 +45,14 @@ def test_a_share_that_leaves_nothing_outside_it_has_room_for_no_session():
     assert (plan.verdict.answer, plan.candidates[0].excluded.code) == ("no", "LAY020")
 
 
+@pytest.mark.parametrize(("model", "said"), [("openai/gpt-oss-20b", True), ("Qwen/Qwen3-8B", False)])
+def test_a_plan_says_where_the_engine_groups_blocks_and_it_does_not(model, said):
+    options = build(ServeOptions, {"engine": {"name": "vllm"}, "layout": {"tp": 1}, "flips": "none"}, "options")
+    job = ServeJob(sessions=2, context=1024, new_tokens=8)
+    notes = plan_serve(read_model(model), read_system("hgx-h100"), job, options).notes
+    assert any("the blocks in which the engine groups them" in text for text in notes) is said
+
+
 def test_stated_bytes_for_kv_are_the_pool():
     sizes = {size: _plan("vllm", kv_cache_memory=size).candidates[0].measures["batch"] for size in ("8GiB", "16GiB")}
     assert sizes["16GiB"] == 2 * sizes["8GiB"] == 2 * 8 * 2**30 // (16384 * 131072)
