@@ -111,23 +111,22 @@ def _after_mixer(model: Model, kind: int) -> list[TrainingMessage]:
     mixer = model.kinds[kind].mixer
     weights = {tensor.name: tensor for tensor in mixer.weights(model.hidden)}
     used = [weights[f"{item.name}.weight"] for item in mixer.matrix_products("expanded") if item.backward]
-    wide, narrow = {"forward": 0, "backward": 0}, {"forward": 0, "backward": 0}
+    sums, gradients, summed, read = 0, 0, 0, 0
     for tensor in used:
         out, inner = tensor.dims[-2], tensor.dims[-1]
         partial, cut = _on_tp(inner) and not _on_tp(out), _on_tp(out)
         if out.role != "hidden" and not cut:
-            narrow["forward"] += out.size * partial
-            narrow["backward"] += out.size
-        wide["forward"] |= out.role == "hidden" and partial
-        wide["backward"] |= inner.role == "hidden" and cut
-    usual = TrainingMessage(
-        operation="all_reduce", axis="tp", place=kind, after="mixer", row_elements=model.hidden, **wide
-    )
+            sums, gradients = sums + out.size * partial, gradients + out.size
+        summed |= out.role == "hidden" and partial
+        read |= inner.role == "hidden" and cut
+    usual = TrainingMessage(operation="all_reduce", axis="tp", place=kind, after="mixer", row_elements=model.hidden)
+    inside = replace(usual, after="low_rank_rows")
     rows = [
-        replace(usual, after="low_rank_rows", row_elements=columns, **{"forward": 0, "backward": 0, way: 1})
-        for way, columns in narrow.items()
+        replace(usual, forward=int(summed), backward=int(read)),
+        replace(inside, row_elements=sums, backward=0),
+        replace(inside, row_elements=gradients, forward=0),
     ]
-    return [item for item in (usual, *rows) if item.row_elements and item.forward + item.backward]
+    return [item for item in rows if item.row_elements and item.forward + item.backward]
 
 
 def _on_tp(dim: Dim) -> bool:
