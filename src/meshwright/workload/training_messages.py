@@ -139,33 +139,31 @@ def _over_cp(model: Model, kind: int, context: ContextPlan) -> list[TrainingMess
     Under zigzag a rank has an early and a late stretch, so state passes through all ranks and back. Source: Sun et al.,
     "Linear attention sequence parallelism", 2024 (arXiv:2404.02882), section 3 (state from rank to rank).
     """
-    mixer = model.kinds[kind].mixer
-    state = tuple(item.tensor for item in mixer.token_state())
-    sessions = mixer.session_state()
-    found: list[TrainingMessage] = []
-    met = mixer.pair_products("expanded")
+    mixer, found = model.kinds[kind].mixer, list[TrainingMessage]()
+    sessions, met = mixer.session_state(), mixer.pair_products("expanded")
+    whole = TrainingMessage(operation="all_gather", axis="cp", place=kind, after="attention", backward=2)
     if context.exchange == "ulysses" and met:
-        queries, mixed = tuple(item.scores for item in met), tuple(item.values for item in met if item.values.elements)
-        own = any(dim.role == "kv_heads" for tensor in state for dim in tensor.dims)
-        inputs = queries if own else (*queries, *queries, *mixed)
-        kept = state if own else ()
-        found += [
-            TrainingMessage(
-                operation="all_to_all", axis="cp", place=kind, after="projections", state=kept, heads=inputs
-            ),
-            TrainingMessage(operation="all_to_all", axis="cp", place=kind, after="attention", heads=mixed),
-        ]
+        found += _by_heads(mixer, replace(whole, operation="all_to_all", backward=1), whole)
     elif met:
         operation: TrainingOperation = "ring" if context.exchange == "ring" else "all_gather"
-        passed = _passed(mixer)
-        found.append(
-            TrainingMessage(operation=operation, axis="cp", place=kind, after="attention", state=passed, backward=2)
-        )
+        found.append(replace(whole, operation=operation, state=_passed(mixer)))
     if sessions:
         times = context.stretches
         passed = TrainingMessage(operation="pass", axis="cp", place=kind, after="recurrence", sessions=sessions)
         found.append(replace(passed, forward=times, backward=times))
     return found
+
+
+def _by_heads(mixer: Mixer, exchange: TrainingMessage, gather: TrainingMessage) -> list[TrainingMessage]:
+    """Queries, keys and values of heads to who scores them, and outputs back; rows that all heads read are gathered."""
+    met, state = [item for item in mixer.pair_products("expanded") if item.values.elements], _passed(mixer)
+    queries, mixed = tuple(item.scores for item in met), tuple(item.values for item in met)
+    roles = {dim.role for tensor in state for dim in tensor.dims}
+    kept = state if "kv_heads" in roles else ()
+    made = state if "heads" in roles else ()
+    shared = [] if kept or made else [replace(gather, state=state)]
+    inputs = replace(exchange, after="projections", state=kept, heads=(*queries, *made))
+    return [inputs, *shared, replace(exchange, heads=mixed)]
 
 
 def _passed(mixer: Mixer) -> tuple[Tensor, ...]:

@@ -19,6 +19,7 @@ from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.mfu import mfu_of_tokens, published_run
 from meshwright.scenarios.training import plan_of_layout
 from meshwright.system.system import read_system
+from meshwright.workload.context_split import ContextPlan
 from meshwright.workload.gradients import block_gradients
 from meshwright.workload.operators import operators
 from meshwright.workload.saved import block_saved, left_out
@@ -120,6 +121,23 @@ def test_a_mixer_with_a_row_parallel_product_inside_sums_it_both_ways():
     model = read_config({"model_type": "jamba", "hidden_size": 64, "num_hidden_layers": 1, "mamba_dt_rank": 6}, "jamba")
     inner = [item for item in training_messages(model) if item.after == "low_rank_rows"]
     assert [(item.row_elements, item.forward, item.backward) for item in inner] == [(38, 1, 0), (38, 0, 1)]
+
+
+def test_cp_hands_on_keys_and_values_of_heads_or_the_row_that_all_heads_read():
+    """DeepSeek-V3: 128 heads of 192 and 128 columns; V3.2 reads the latent row of 576 and an indexer's key of 128."""
+    heads, row = {"key": 128 * 192, "value": 128 * 128}, {"latent_cache": 576, "index_key_cache": 128}
+    for name, passed in ((V3, heads), ("deepseek-ai/DeepSeek-V3.2-Exp", row)):
+        ring, by_heads = (
+            [item for item in training_messages(read_model(name), ContextPlan(exchange=exchange)) if item.axis == "cp"]
+            for exchange in ("ring", "ulysses")
+        )
+        assert {item.name: item.elements for item in ring[0].state} == passed
+        gathered = [item for item in by_heads if item.operation == "all_gather"]
+        assert [sum(tensor.elements for tensor in item.state) for item in gathered[:1]] == (
+            [704] if passed is row else []
+        )
+        width = 128 * (192 + 192 + 128) if passed is heads else 128 * 576
+        assert sum(tensor.elements for tensor in by_heads[0].heads) == width
 
 
 def test_no_gradient_goes_through_an_indexer():
