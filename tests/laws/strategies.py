@@ -16,18 +16,27 @@ from meshwright.layout.layouts import columns, table
 from meshwright.layout.mesh import coordinates
 from meshwright.layout.ownership import owned
 from meshwright.layout.rules import keeps_all
-from meshwright.model.feed_forwards import Dense, Experts, FeedForward
+from meshwright.model.feed_forwards import Dense, Experts, Linear, NoFeedForward
 from meshwright.model.formats import BF16, FP32, KV, QUANTIZED, WHOLE, Beside, Format, fp8_block, weight_format
-from meshwright.model.mixers import Attention
+from meshwright.model.mixers import Attention, LatentAttention, NoMixer
+from meshwright.model.mixers.gated_delta import GatedDelta
+from meshwright.model.mixers.kimi_delta import KimiDelta
+from meshwright.model.mixers.latent import Indexer
+from meshwright.model.mixers.lightning import Lightning
+from meshwright.model.mixers.mamba import Mamba
+from meshwright.model.mixers.mamba2 import Mamba2
+from meshwright.model.mixers.nothing import LinearMixer
 from meshwright.model.model import USUALLY_QUANTIZED, Block, BlockGroup, Ends, Model
 from meshwright.search.candidates import divisors
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
+    from meshwright.model.mixers import Mixer
     from meshwright.model.tensors import Tensor
 
 HIDDEN = 24
+CHUNK = st.sampled_from([4, 64])
 _INDEX = Beside(name="group_index", block=(WHOLE, 1), value_bits=32)
 _ZEROS = Beside(name="zero_points", block=(1, 8), value_bits=4, word_bits=32)
 _WORDS = Format(
@@ -66,6 +75,47 @@ def mixers(draw: DrawFn) -> Attention:
     )
 
 
+def trained_mixers() -> st.SearchStrategy[Mixer]:
+    """Grouped and latent attention, whole or sparse, and recurrences, of heads that many tp divide."""
+    heads, sizes = st.sampled_from([4, 8, 12]), st.sampled_from([2, 3])
+    latents = st.builds(
+        LatentAttention,
+        heads=heads,
+        query_rank=st.sampled_from([None, 6]),
+        kv_rank=st.just(8),
+        nope_dim=sizes,
+        rope_dim=st.just(2),
+        value_dim=sizes,
+        bias=st.booleans(),
+    )
+    sparse = st.builds(
+        LatentAttention,
+        heads=heads,
+        query_rank=st.just(6),
+        kv_rank=st.just(8),
+        nope_dim=sizes,
+        rope_dim=st.just(2),
+        value_dim=sizes,
+        top_k=st.just(5),
+        indexer=st.builds(Indexer, index_heads=sizes, index_dim=sizes) | st.none(),
+    )
+    delta = st.builds(GatedDelta, key_heads=st.just(4), value_heads=heads, key_dim=sizes, value_dim=sizes, chunk=CHUNK)
+    kimi = st.builds(KimiDelta, heads=heads, head_dim=sizes, chunk=CHUNK)
+    mamba2 = st.builds(
+        Mamba2,
+        heads=heads,
+        head_dim=sizes,
+        groups=st.sampled_from([1, 4]),
+        state=sizes,
+        bias=st.booleans(),
+        chunk=CHUNK,
+    )
+    mamba = st.builds(Mamba, channels=heads, state=sizes, rank=sizes, inner_norms=st.booleans())
+    return (
+        mixers() | latents | sparse | delta | kimi | st.builds(Lightning, heads=heads, head_dim=sizes) | mamba | mamba2
+    )
+
+
 @st.composite
 def denses(draw: DrawFn) -> Dense:
     return Dense(intermediate=draw(st.sampled_from([24, 48])), gated=draw(st.booleans()), bias=draw(st.booleans()))
@@ -87,11 +137,30 @@ def mixtures(draw: DrawFn) -> Experts:
     )
 
 
-@st.composite
-def models(draw: DrawFn) -> Model:
+def models() -> st.SearchStrategy[Model]:
     """Up to three kinds of block in any order; plain or quantised, whole or in parts; an uneven vocabulary."""
-    feed_forwards: st.SearchStrategy[FeedForward] = denses() | mixtures()
-    kinds = draw(st.lists(st.builds(Block, mixer=mixers(), feed_forward=feed_forwards), min_size=1, max_size=3))
+    return _models(st.builds(Block, mixer=mixers(), feed_forward=denses() | mixtures()))
+
+
+def mixed_models() -> st.SearchStrategy[Model]:
+    """As `models`, with any mixer that a training plan takes, experts in a latent space, and blocks of one half."""
+    both = st.builds(Block, mixer=trained_mixers(), feed_forward=denses() | mixtures() | latent_mixtures())
+    lone = st.builds(Block, mixer=trained_mixers(), feed_forward=st.just(NoFeedForward()), norms=st.just(("norm",)))
+    rest = st.builds(Block, mixer=st.just(NoMixer()), feed_forward=denses() | mixtures(), norms=st.just(("norm",)))
+    matrices = st.builds(
+        Block, mixer=st.just(LinearMixer(linear_bias=True)), feed_forward=st.just(Linear(linear_bias=False))
+    )
+    return _models(both | lone | rest | matrices)
+
+
+def latent_mixtures() -> st.SearchStrategy[Experts]:
+    """Mixtures that work in fewer columns than the model's."""
+    return mixtures().map(lambda item: replace(item, latent=16, latent_bias=item.bias))
+
+
+@st.composite
+def _models(draw: DrawFn, blocks: st.SearchStrategy[Block]) -> Model:
+    kinds = draw(st.lists(blocks, min_size=1, max_size=3))
     order = draw(st.lists(st.tuples(st.sampled_from(kinds), st.integers(1, 3)), min_size=1, max_size=4))
     return Model(
         name="random",

@@ -16,7 +16,7 @@ from meshwright.model.tensors import Dim
 from meshwright.workload.recomputing import RECOMPUTE
 from meshwright.workload.saved import block_saved
 from meshwright.workload.saved_entries import Kernels
-from tests.laws.strategies import layouts, models
+from tests.laws.strategies import layouts, mixed_models, models
 
 KERNELS = ("flash", "materialised", "causal_pairs")
 COUNTED = {name for name in RECOMPUTE.names() if RECOMPUTE.module(name).COUNTED}
@@ -25,7 +25,7 @@ FIELDS = ("saved", "rebuilt", "head", "embedding", "head_transient")
 
 @st.composite
 def cases(draw):
-    model = draw(models())
+    model = draw(models() | mixed_models())
     layout = replace(draw(layouts(model)), micro_batch=draw(st.integers(1, 3)), attention="data_parallel")
     kernels = {"kernel": draw(st.sampled_from(KERNELS)), "elementwise": draw(st.sampled_from(["eager", "fused"]))}
     return model, layout, draw(st.sampled_from([24, 48, 120])), kernels
@@ -48,7 +48,9 @@ def test_what_is_kept_falls_from_none_over_every_policy_to_full(case, count):
     assert all((least <= kept).all() for kept in held.values())
     full, none = held.pop("full"), held.pop("none")
     assert all(((full <= kept) & (kept <= none)).all() for kept in held.values())
-    assert (held["attention"] < none).all()
+    scored = np.array([bool(block.mixer.pair_products("expanded")) for block in model.kinds])
+    assert (held["attention"] < none)[scored].all()
+    assert (held["attention"] == none)[~scored].all()
 
 
 @settings(max_examples=30)

@@ -24,7 +24,7 @@ from meshwright.sim.training_step_memory import step_memory
 from meshwright.sim.training_uses import Modules, StepPlan
 from meshwright.system.system import read_systems
 from meshwright.workload.slots import SCHEDULES, Shape, read_schedule
-from tests.laws.strategies import layouts, models
+from tests.laws.strategies import layouts, mixed_models, models
 
 NAMES = SCHEDULES.names()
 FEW = settings(
@@ -178,7 +178,7 @@ def test_of_one_rank_prefetch_never_lengthens_a_step_and_without_it_all_is_in_tu
 
 def drawn(draw, *, pp, zero=None, schedules=("one_f_one_b", "fill_drain")):
     """A model, a layout of it that trains, and a job of a few micro-batches."""
-    model = draw(models())
+    model = draw(models() | mixed_models())
     layout = draw(layouts(model).filter(lambda item: (item.pp == 1) == (pp == 1)))
     layout = replace(
         layout,

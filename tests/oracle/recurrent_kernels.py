@@ -101,21 +101,60 @@ KERNELS = {
 }
 
 
+def gated_norm(self, hidden_states, gate=None):  # fla-core 0.6, FusedRMSNormGated
+    def runs(x, gate):
+        rows = x.reshape(-1, x.shape[-1])
+        return torch.empty_like(x), (rows, gate, rows.new_empty(rows.shape[0], dtype=torch.float32))
+
+    return _Kernel.apply(runs, hidden_states, gate)
+
+
+def kimi_delta_and_gate(query, key, value, *, g, beta, **_: Any):  # ChunkKDAFunction with use_gate_in_kernel
+    def runs(q, k, v, g, beta):
+        heads, wide = v.shape[:3], v.new_empty
+        kept = (
+            wide(q.shape), g.new_empty(q.shape[:3], dtype=torch.float32), wide(k.shape),
+            g.new_empty(k.shape[:3], dtype=torch.float32), v.contiguous(), g.contiguous(), beta.contiguous(),
+            wide(*heads, CHUNK), wide(*heads, CHUNK),
+        )  # fmt: skip
+        return wide(v.shape), kept
+
+    return _Kernel.apply(runs, query, key, value, g, beta), None
+
+
+def raw_gate(self, hidden_states):
+    """KimiLinearForgetGate.forward up to what the kernel makes a decay of."""
+    return self.f_b_proj(self.f_a_proj(hidden_states)).unflatten(-1, (-1, self.head_dim))
+
+
+FUSED = {"chunk_kimi_delta_attention": kimi_delta_and_gate}
+FORWARDS = {"MiniMaxLightningAttention": lightning}
+FUSED_FORWARDS = {
+    **FORWARDS,
+    "Qwen3NextRMSNormGated": gated_norm,
+    "Qwen3_5RMSNormGated": gated_norm,
+    "KimiLinearRMSNormGated": gated_norm,
+    "KimiLinearForgetGate": raw_gate,
+}
+
+
 @contextmanager
-def kernels_of(model: Any) -> Iterator[None]:
+def kernels_of(model: Any, elementwise: str = "eager") -> Iterator[None]:
     """While it lasts, the module that a model's class is written in calls these."""
     room = import_module(type(model).__module__)
-    before = {name: getattr(room, name) for name in KERNELS if hasattr(room, name)}
-    block = getattr(room, "MiniMaxLightningAttention", None)
-    loop = None if block is None else block.forward
+    chosen = {**KERNELS, **(FUSED if elementwise == "fused" else {})}
+    forwards = FUSED_FORWARDS if elementwise == "fused" else FORWARDS
+    before = {name: getattr(room, name) for name in chosen if hasattr(room, name)}
+    classes = {name: getattr(room, name) for name in forwards if hasattr(room, name)}
+    own = {name: found.forward for name, found in classes.items()}
     for name in before:
-        setattr(room, name, KERNELS[name])
-    if block is not None:
-        block.forward = lightning
+        setattr(room, name, chosen[name])
+    for name, found in classes.items():
+        found.forward = forwards[name]
     try:
         yield
     finally:
         for name, function in before.items():
             setattr(room, name, function)
-        if block is not None:
-            block.forward = loop
+        for name, found in classes.items():
+            found.forward = own[name]

@@ -84,7 +84,8 @@ def block_saved(model: Model, kind: int, positions: Any, kernels: Kernels) -> Bl
 
 def left_out(model: Model) -> tuple[str, ...]:
     """What is not counted in the training of this model, beside `NOT_MODELLED`. Raises as `block_saved` does."""
-    kernels, found = Kernels(), []
+    kernels = Kernels()
+    found: list[str] = []
     for block in model.kinds:
         found += block.mixer.training(model.hidden, kernels.attention, kernels.elementwise).left_out
         if isinstance(block.feed_forward, Experts) and block.feed_forward.router_fp32:

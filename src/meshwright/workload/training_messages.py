@@ -111,23 +111,22 @@ def _after_mixer(model: Model, kind: int) -> list[TrainingMessage]:
     mixer = model.kinds[kind].mixer
     weights = {tensor.name: tensor for tensor in mixer.weights(model.hidden)}
     used = [weights[f"{item.name}.weight"] for item in mixer.matrix_products("expanded") if item.backward]
-    wide, narrow = {"forward": 0, "backward": 0}, {"forward": 0, "backward": 0}
+    sums, gradients, summed, read = 0, 0, 0, 0
     for tensor in used:
         out, inner = tensor.dims[-2], tensor.dims[-1]
         partial, cut = _on_tp(inner) and not _on_tp(out), _on_tp(out)
         if out.role != "hidden" and not cut:
-            narrow["forward"] += out.size * partial
-            narrow["backward"] += out.size
-        wide["forward"] |= out.role == "hidden" and partial
-        wide["backward"] |= inner.role == "hidden" and cut
-    usual = TrainingMessage(
-        operation="all_reduce", axis="tp", place=kind, after="mixer", row_elements=model.hidden, **wide
-    )
+            sums, gradients = sums + out.size * partial, gradients + out.size
+        summed |= out.role == "hidden" and partial
+        read |= inner.role == "hidden" and cut
+    usual = TrainingMessage(operation="all_reduce", axis="tp", place=kind, after="mixer", row_elements=model.hidden)
+    inside = replace(usual, after="low_rank_rows")
     rows = [
-        replace(usual, after="low_rank_rows", row_elements=columns, **{"forward": 0, "backward": 0, way: 1})
-        for way, columns in narrow.items()
+        replace(usual, forward=int(summed), backward=int(read)),
+        replace(inside, row_elements=sums, backward=0),
+        replace(inside, row_elements=gradients, forward=0),
     ]
-    return [item for item in (usual, *rows) if item.row_elements and item.forward + item.backward]
+    return [item for item in rows if item.row_elements and item.forward + item.backward]
 
 
 def _on_tp(dim: Dim) -> bool:
@@ -140,33 +139,31 @@ def _over_cp(model: Model, kind: int, context: ContextPlan) -> list[TrainingMess
     Under zigzag a rank has an early and a late stretch, so state passes through all ranks and back. Source: Sun et al.,
     "Linear attention sequence parallelism", 2024 (arXiv:2404.02882), section 3 (state from rank to rank).
     """
-    mixer = model.kinds[kind].mixer
-    state = tuple(item.tensor for item in mixer.token_state())
-    sessions = mixer.session_state()
-    found: list[TrainingMessage] = []
-    met = mixer.pair_products("expanded")
+    mixer, found = model.kinds[kind].mixer, list[TrainingMessage]()
+    sessions, met = mixer.session_state(), mixer.pair_products("expanded")
+    whole = TrainingMessage(operation="all_gather", axis="cp", place=kind, after="attention", backward=2)
     if context.exchange == "ulysses" and met:
-        queries, mixed = tuple(item.scores for item in met), tuple(item.values for item in met if item.values.elements)
-        own = any(dim.role == "kv_heads" for tensor in state for dim in tensor.dims)
-        inputs = queries if own else (*queries, *queries, *mixed)
-        kept = state if own else ()
-        found += [
-            TrainingMessage(
-                operation="all_to_all", axis="cp", place=kind, after="projections", state=kept, heads=inputs
-            ),
-            TrainingMessage(operation="all_to_all", axis="cp", place=kind, after="attention", heads=mixed),
-        ]
+        found += _by_heads(mixer, replace(whole, operation="all_to_all", backward=1), whole)
     elif met:
         operation: TrainingOperation = "ring" if context.exchange == "ring" else "all_gather"
-        passed = _passed(mixer)
-        found.append(
-            TrainingMessage(operation=operation, axis="cp", place=kind, after="attention", state=passed, backward=2)
-        )
+        found.append(replace(whole, operation=operation, state=_passed(mixer)))
     if sessions:
         times = context.stretches
         passed = TrainingMessage(operation="pass", axis="cp", place=kind, after="recurrence", sessions=sessions)
         found.append(replace(passed, forward=times, backward=times))
     return found
+
+
+def _by_heads(mixer: Mixer, exchange: TrainingMessage, gather: TrainingMessage) -> list[TrainingMessage]:
+    """Queries, keys and values of heads to who scores them, and outputs back; rows that all heads read are gathered."""
+    met, state = [item for item in mixer.pair_products("expanded") if item.values.elements], _passed(mixer)
+    queries, mixed = tuple(item.scores for item in met), tuple(item.values for item in met)
+    roles = {dim.role for tensor in state for dim in tensor.dims}
+    kept = state if "kv_heads" in roles else ()
+    made = state if "heads" in roles else ()
+    shared = [] if kept or made else [replace(gather, state=state)]
+    inputs = replace(exchange, after="projections", state=kept, heads=(*queries, *made))
+    return [inputs, *shared, replace(exchange, heads=mixed)]
 
 
 def _passed(mixer: Mixer) -> tuple[Tensor, ...]:

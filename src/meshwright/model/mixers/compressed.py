@@ -169,8 +169,9 @@ class CompressedAttention:
         """Refused with MOD030: it is not known which rows a kernel of compressed attention keeps or makes again."""
         del hidden, kernel, elementwise
         cause = (
-            f"saved activations of {self.kind} are not modelled: no published kernel says which of the weighted means,"
-            " the rows chosen of them and the residual streams around it are kept, and which are made again"
+            f"saved activations of compressed attention ({self.kind}) are not modelled: no published kernel says which"
+            " of the weighted means, the rows chosen of them and the residual streams around it are kept, and which are"
+            " made again"
         )
         raise ModelError(30, cause, "inspect, fit and plan serve take this model")
 
