@@ -65,6 +65,7 @@ COPIES_LEFT_OUT: Final = (
     "prompts on several copies of attention at once: a replica runs one prompt at a time, on one of its copies",
     "sorting rows by expert, restoring their order and the weighted sum of combine: bytes are counted, not their time",
     "dispatch and combine beside other work: a layer waits for both",
+    "a pool of experts on ranks of its own: `experts --attention pool` has its exchanges",
 )
 _OF_EXPERTS: Final = ("expert_reads", "attention", "dedup", "dispatch", "combine")
 """Options that ask about experts alone."""

@@ -71,7 +71,7 @@ def training_messages(model: Model, context: ContextPlan = RING_OF_ZIGZAG) -> tu
         found += [*_layer(model, kind), *_over_cp(model, kind, context)]
         layer = block.feed_forward
         if isinstance(layer, Experts):
-            rows = layer.top_k * model.hidden
+            rows = layer.top_k * (model.hidden if layer.latent is None else layer.latent)
             after = "experts"
             found += [
                 TrainingMessage(
