@@ -48,6 +48,7 @@ from meshwright.workload.operators import NOT_MODELLED as OPERATORS_LEFT_OUT
 from meshwright.workload.operators import operators
 from meshwright.workload.row_formats import row_format
 
+ENUMERATED: Final = "layouts that were not enumerated: only replicas x tp x pp (x ep over the tp ranks) on whole boxes"
 LEFT_OUT: Final = (
     *OPERATORS_LEFT_OUT,
     *MESSAGES_LEFT_OUT,
@@ -55,11 +56,15 @@ LEFT_OUT: Final = (
     "topology inside a box: a device reaches any peer at the full one-way rate of its links",
     "launch times, imperfect overlap and contention: operators run at datasheet rates, which bounds them from below",
     "what software adds to an exchange: by formula it is wires alone, a bound; libraries take a multiple at a few KiB",
-    "layouts that were not enumerated: only replicas x tp x pp (x ep over the tp ranks) on whole boxes",
+    ENUMERATED,
 )
 SKEW: Final = "skewed routing"
 ROUTED_LEFT_OUT: Final = (
     "routing: how a row's choices depend on each other, and rows on rows; layers count at the mean of their loads",
+)
+COPIES_ENUMERATED: Final = (
+    "layouts that were not enumerated: only replicas x dp_replicate x tp x pp (x ep over the ranks of a stage) on"
+    " whole boxes"
 )
 COPIES_LEFT_OUT: Final = (
     "prompts on several copies of attention at once: a replica runs one prompt at a time, on one of its copies",
@@ -80,7 +85,8 @@ def left_out(
     if isinstance(options.expert_reads, (tuple, RoutedReads)):
         experts = (*(text for text in experts if not text.startswith(SKEW)), *ROUTED_LEFT_OUT)
     copies = () if options.layout.get("attention", options.attention) == "replicated" else COPIES_LEFT_OUT
-    return (*LEFT_OUT, *own, *experts, *copies, *(() if system.peer_to_peer else (STAGED_LEFT_OUT,)))
+    told = tuple(COPIES_ENUMERATED if copies and text == ENUMERATED else text for text in LEFT_OUT)
+    return (*told, *own, *experts, *copies, *(() if system.peer_to_peer else (STAGED_LEFT_OUT,)))
 
 
 def checked_experts(model: Model, options: ServeOptions) -> ServeOptions:
