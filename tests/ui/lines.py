@@ -103,7 +103,7 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "plan, continuous, late": (*_BATCHES, "--tpot", "1us"),
     "plan, continuous, too large": (*_HUGE, "--new-tokens", "8", "--concurrency", "1"),
     "plan, continuous, mixture": (*_BOXES, "--new-tokens", "8", "--flips", "none", "--discipline", "continuous"),
-    "plan, copies of attention": (
+    "plan, continuous, copies": (
         *("plan", "serve", "tiny-qwen3-moe", "--on", "hgx-h100", "--sessions", "16", "--context", "1K"),
         *(
             "--new-tokens",
@@ -131,7 +131,7 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "explain": ("explain", Saved("plan, deadline"), "best.step_time_s"),
     "explain, bytes": ("explain", Saved("plan, continuous"), "best.memory.per_rank_bytes", "--depth", "9"),
     "explain, front": ("explain", Saved("plan, continuous"), "pareto[0].tokens_per_s_per_user"),
-    "explain, copies": ("explain", Saved("plan, copies of attention"), "best.exchange_time_s"),
+    "explain, copies": ("explain", Saved("plan, continuous, copies"), "best.exchange_time_s"),
     "explain, engine": ("explain", Saved("fit, engine"), "memory.engine.kv_tokens"),
     "explain, count": ("explain", Saved("inspect"), "parameters.total"),
     "compare": ("compare", Saved("plan, deadline"), Saved("plan, late")),

@@ -192,7 +192,8 @@ def _dispatch(
         onward = ports_s(last * ((inside - 1) / inside), speeds[0], 0.0, speeds[1], near.latency_s)
         between = ports_s(0.0, speeds[0], first * ((boxes - 1) / boxes), speeds[1], latency_s)
         seconds = onward + where(boxes > 1, between, np.zeros(1))
-        return formula_exchange(seconds, "by_box", where(boxes > 1, 2, np.ones(1, dtype=np.int64)))
+        ones = np.ones(len(layouts), dtype=np.int64)
+        return formula_exchange(seconds, "by_box", where(boxes > 1, ones * 2, ones))
     once = assumptions.dedup == "rank"
     most = reached.busiest if once else reached.busiest_choices
     sent = size * maximum(routed.shared * most, routed.sender * (reached.reached if once else reached.choices))

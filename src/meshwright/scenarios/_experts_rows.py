@@ -13,7 +13,7 @@ from meshwright.cost.experts import Busiest, distinct_bytes, exchange, expert_by
 from meshwright.cost.groups import group_along
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
-from meshwright.scenarios._experts_options import ExpertsOptions, exact_factor
+from meshwright.scenarios._experts_options import ExpertsOptions, exact_factor, expert_layers
 from meshwright.search.assign import assign, hot_copies
 from meshwright.workload.expert_batches import (
     DROPPED,
@@ -156,13 +156,13 @@ def layer_of(setting: Setting, layer: int, place: int, kind: int, mixture: Exper
         np.bincount(slots.group, weights=item, minlength=groups).astype(np.int64) for item in (run.asked, run.rows)
     )
     group_read = np.bincount(slots.group, weights=run.rows > 0, minlength=groups)
-    ways = _ways(setting, run, slots, tokens)
+    ways = _ways(setting, mixture, run, slots, tokens)
     own = ways.get(options.dedup)
     merged = 0.0 if own else sum(item.time_s for item in setting.merges if item.after == "experts")
     seconds = experts_s(setting.model, setting.system, table([setting.layout]), kind, group_run, group_read)
     times: dict[str, Any] = {
         "dispatch_s": sum(item.seconds for item in own.dispatch) if own else 0.0,
-        "etp_s": _etp_s(setting, run, slots),
+        "etp_s": _etp_s(setting, mixture, run, slots),
         "experts_s": cell(seconds, int(np.argmax(held_all(seconds)))),
         "combine_s": sum(item.seconds for item in own.combine) if own else merged,
     }
@@ -241,7 +241,7 @@ def _read(  # noqa: PLR0917 - a layer, its choices and what runs
     return found
 
 
-def _ways(setting: Setting, run: Executed, slots: Slots, tokens: int) -> dict[str, Way]:
+def _ways(setting: Setting, mixture: Experts, run: Executed, slots: Slots, tokens: int) -> dict[str, Way]:
     """Each way to send the rows, and to return them by the same paths; none where every group has all tokens."""
     if setting.wired is None:
         return {}
@@ -255,13 +255,15 @@ def _ways(setting: Setting, run: Executed, slots: Slots, tokens: int) -> dict[st
             if way == "node"
             else (rows_sent(source, target, ranks, ranks, once=once),)
         )
-        found[way] = _way(setting, setting.wired, tuple(without_own(part) for part in parts))
+        found[way] = _way(setting, mixture, setting.wired, tuple(without_own(part) for part in parts))
     return found
 
 
-def _way(setting: Setting, wired: Wires, parts: tuple[Ints, ...]) -> Way:
+def _way(setting: Setting, mixture: Experts, wired: Wires, parts: tuple[Ints, ...]) -> Way:
     model, options = setting.model, setting.options
-    out, back = (float(held(row_format_bytes(model, name))) for name in (options.dispatch, options.combine))
+    out, back = (
+        float(held(row_format_bytes(model, name, mixture.latent))) for name in (options.dispatch, options.combine)
+    )
     box = np.arange(wired.ranks) // int(held(setting.system.devices_per_node))
     apart = box[:, None] != box
     return Way(
@@ -286,7 +288,7 @@ def _ends(setting: Setting, run: Executed, slots: Slots, tokens: int) -> tuple[I
     return source, target
 
 
-def _etp_s(setting: Setting, run: Executed, slots: Slots) -> float:
+def _etp_s(setting: Setting, mixture: Experts, run: Executed, slots: Slots) -> float:
     """Of the group at which most tokens arrive: an all_gather of their rows, and a reduce_scatter of the outputs."""
     etp = int(held(setting.options.etp))
     if setting.wired is None or etp == 1:
@@ -295,9 +297,8 @@ def _etp_s(setting: Setting, run: Executed, slots: Slots) -> float:
     group = np.where(run.slot == DROPPED, DROPPED, slots.group[run.slot])
     arrived = rows_sent(np.zeros(len(group), dtype=np.int64), group, 1, groups, once=True).max()
     inner = group_along(setting.system, table([Layout(tp=etp, dp_replicate=groups)]), "tp", "own")
-    out, back = (
-        arrived * 1.0 * held(row_format_bytes(setting.model, name)) for name in ("plain", setting.options.combine)
-    )
+    formats, width = ("plain", setting.options.combine), mixture.latent
+    out, back = (arrived * 1.0 * held(row_format_bytes(setting.model, name, width)) for name in formats)
     both = program_s("ring", "all_gather", inner, out) + program_s("ring", "reduce_scatter", inner, back)
     return float(held(both[0]))
 
@@ -310,7 +311,7 @@ def merges_of(model: Model, system: System, layout: Layout, options: ExpertsOpti
     """
     if layout.attention != "replicated":
         return ()
-    sent: Any = np.array([options.tokens * row_format_bytes(model, options.combine)])
+    inside = next(iter(expert_layers(model).values()))[1].latent
     found: list[Merge] = []
     for after, axis, degree, inner in (
         ("attention", "tp", layout.tp, layout.tp),
@@ -319,6 +320,8 @@ def merges_of(model: Model, system: System, layout: Layout, options: ExpertsOpti
     ):
         mesh = table([Layout(tp=inner, dp_replicate=layout.world_size // inner)])
         group = group_along(system, mesh, "dp_replicate" if axis == "ep" else "tp", "own")
+        width = inside if after == "experts" else None
+        sent: Any = np.array([options.tokens * row_format_bytes(model, options.combine, width)])
         if degree > 1:
             seconds = cell(all_reduce("auto", group, sent, system).seconds, 0)
             ring = cell(port_bytes("ring", "all_reduce", group, sent * 1.0), 0)

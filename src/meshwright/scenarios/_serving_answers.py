@@ -51,6 +51,9 @@ from meshwright.workload.operators import NOT_MODELLED as OPERATORS_LEFT_OUT
 from meshwright.workload.operators import operators
 from meshwright.workload.row_formats import row_format
 
+ENUMERATED: Final = (
+    "layouts that were not enumerated: only replicas x tp x pp (ep over tp ranks, cp as --cp says) on whole boxes"
+)
 LEFT_OUT: Final = (
     *OPERATORS_LEFT_OUT,
     *MESSAGES_LEFT_OUT,
@@ -58,16 +61,21 @@ LEFT_OUT: Final = (
     "topology inside a box: a device reaches any peer at the full one-way rate of its links",
     "launch times, imperfect overlap and contention: operators run at datasheet rates, which bounds them from below",
     "what software adds to an exchange: by formula it is wires alone, a bound; libraries take a multiple at a few KiB",
-    "layouts that were not enumerated: only replicas x tp x pp (ep over tp ranks, cp as --cp says) on whole boxes",
+    ENUMERATED,
 )
 SKEW: Final = "skewed routing"
 ROUTED_LEFT_OUT: Final = (
     "routing: how a row's choices depend on each other, and rows on rows; layers count at the mean of their loads",
 )
+COPIES_ENUMERATED: Final = (
+    "layouts that were not enumerated: only replicas x dp_replicate x tp x pp (x ep over the ranks of a stage) on"
+    " whole boxes"
+)
 COPIES_LEFT_OUT: Final = (
     "prompts on several copies of attention at once: a replica runs one prompt at a time, on one of its copies",
     "sorting rows by expert, restoring their order and the weighted sum of combine: bytes are counted, not their time",
     "dispatch and combine beside other work: a layer waits for both",
+    "a pool of experts on ranks of its own: `experts --attention pool` has its exchanges",
 )
 _OF_EXPERTS: Final = ("expert_reads", "attention", "dedup", "dispatch", "combine")
 """Options that ask about experts alone."""
@@ -87,9 +95,10 @@ def left_out(  # noqa: PLR0917 - the nouns, what was asked, and what was enumera
     if isinstance(options.expert_reads, (tuple, RoutedReads)):
         experts = (*(text for text in experts if not text.startswith(SKEW)), *ROUTED_LEFT_OUT)
     copies = COPIES_LEFT_OUT if int(layouts.degree("dp_replicate").max(initial=1)) > 1 else ()
+    told = tuple(COPIES_ENUMERATED if copies and text == ENUMERATED else text for text in LEFT_OUT)
     context = context_left_out(model) if has_context(layouts) else ()
     staged = () if system.peer_to_peer else (STAGED_LEFT_OUT,)
-    return (*LEFT_OUT, *own, *experts, *copies, *context, *staged, *shared_left_out(model))
+    return (*told, *own, *experts, *copies, *context, *staged, *shared_left_out(model))
 
 
 def checked_experts(model: Model, options: ServeOptions) -> ServeOptions:

@@ -135,7 +135,7 @@ def answer_on(model: Model, system: System, options: ExpertsOptions, network: Sy
         basis=_BASIS | _basis(routing, options, sizes[chosen[0]][1]),
         body={
             **_totals(model, options, layers[chosen[0]][1], rows),
-            "exchange": _exchanges(setting, found, fabric),
+            "exchange": _exchanges(setting, layers[chosen[0]][1], found, fabric),
             "merges": setting.merges,
             "merge_bytes": sum(item.sent_bytes for item in setting.merges),
             "all_merge_bytes": sum(item.sent_bytes for item in setting.merges) * ranks,
@@ -237,8 +237,8 @@ def _totals(model: Model, options: ExpertsOptions, mixture: Experts, rows: list[
         "mean_distinct_experts": float(np.mean([row.distinct_experts for row in rows])),
         "expected_distinct_experts": sum(row.expected_distinct_experts for row in rows) / len(rows),
         "weight_bytes": sum(row.weight_bytes for row in rows),
-        "dispatch_row_bytes": row_format_bytes(model, options.dispatch),
-        "combine_row_bytes": row_format_bytes(model, options.combine),
+        "dispatch_row_bytes": row_format_bytes(model, options.dispatch, mixture.latent),
+        "combine_row_bytes": row_format_bytes(model, options.combine, mixture.latent),
         "record_uint16_bytes": record_bytes(options.tokens, len(rows), mixture.top_k, 2),
         "record_int32_bytes": record_bytes(options.tokens, len(rows), mixture.top_k, 4),
         "busiest_over_mean": max(row.busiest_over_mean for row in rows),
@@ -248,11 +248,14 @@ def _totals(model: Model, options: ExpertsOptions, mixture: Experts, rows: list[
     }
 
 
-def _exchanges(setting: Setting, found: list[Layer], fabric: Fabric | None) -> tuple[ExchangeRow, ...]:
+def _exchanges(
+    setting: Setting, mixture: Experts, found: list[Layer], fabric: Fabric | None
+) -> tuple[ExchangeRow, ...]:
     if fabric is None:
         return ()
     model, options = setting.model, setting.options
-    out, back = row_format_bytes(model, options.dispatch), row_format_bytes(model, options.combine)
+    formats = (options.dispatch, options.combine)
+    out, back = (row_format_bytes(model, name, mixture.latent) for name in formats)
     rows: list[ExchangeRow] = []
     for name in WAYS:
         ways = [item.ways[name] for item in found]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from math import gcd
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -66,7 +66,7 @@ def reach(model: Model, kind: int, reads: ExpertReads, groups: int) -> Reach:
     likely = likelihoods(model, kind, reads)
     layer = model.kinds[kind].feed_forward
     assert isinstance(layer, Experts)
-    owners = np.arange(likely.shape[1]) // -(-likely.shape[1] // groups)
+    owners: Any = np.arange(likely.shape[1]) // -(-likely.shape[1] // groups)
     choices = by_group(likely, groups)
     top_k = int(held(layer.top_k))
     dealt = isinstance(reads, RoutedReads) and reads.law == "even"
@@ -118,7 +118,7 @@ def _any(likely: Floats, owners: Any, groups: int, top_k: int) -> Floats:
     before, after = _products(own), _products(own[::-1])[::-1]
     every = _times(before[-1], own[-1])[:, top_k]
     avoiding = np.stack([_times(*pair)[:, top_k] for pair in zip(before, after, strict=True)], axis=1)
-    return cast("Floats", np.clip(1.0 - avoiding / every[:, None], 0.0, 1.0))
+    return np.clip(1.0 - avoiding / every[:, None], 0.0, 1.0)
 
 
 def _products(own: Floats) -> Floats:

@@ -79,7 +79,7 @@ class Loads:
 
     def sent(self, kind: int | None, layouts: Layouts) -> Any:
         """Rows that the busiest group is sent over an even share: a column, or 1."""
-        if kind not in self.kinds:
+        if kind is None or kind not in self.kinds:
             return 1
         degrees, place = np.unique(values(layouts.degree("ep")), return_inverse=True)
         limit = np.inf if self.factor is None else float(self.factor)

@@ -10,6 +10,7 @@ from meshwright.base.result import as_json
 from meshwright.model.reader import read_model
 from meshwright.scenarios.experts import ExpertsOptions, experts
 from meshwright.system.system import read_system
+from meshwright.workload.messages import messages
 
 MODEL = read_model("tiny-qwen3-moe")
 WHOLE = read_model("Qwen/Qwen3-235B-A22B")
@@ -96,6 +97,15 @@ def test_a_pool_of_experts_has_no_local_rows():
     mixed = asked(LARGE, BOXES, tokens=256, ep=8)
     assert beside["exchange"][0]["dispatch_rows"] == 256 * 8 * 2
     assert mixed["exchange"][0]["dispatch_rows"] < beside["exchange"][0]["dispatch_rows"]
+
+
+def test_experts_that_work_in_columns_of_their_own_are_sent_these():
+    """Chapter "Supernodes", section 6.3.3: projected before it is sent, a row of Kimi K3 is 7 KiB and not 14."""
+    model = read_model("moonshotai/Kimi-K3")
+    found = experts(model, BOXES, ExpertsOptions(tokens=16, ep=16)).body
+    assert (found["dispatch_row_bytes"], found["combine_row_bytes"]) == (7 * 1024, 7 * 1024)
+    sent = {item.where: item.per_row_bytes for item in messages(model) if item.operation == "all_to_all"}
+    assert sent == {"dealt": 7 * 1024}
 
 
 def test_ranks_that_cut_an_expert_gather_its_rows_and_add_up_its_outputs():
