@@ -88,6 +88,7 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "fit, refused": ("fit", "Qwen/Qwen3-30B-A3B-FP8", "--on", "hgx-h100", "--tp", "4", "--engine", "sglang"),
     "plan": _SMALL,
     "plan, engine": (*_SMALL, "--engine", "tensorrt-llm"),
+    "plan, context": (*_SMALL, "--cp", "1,2", "--flips", "none"),
     "plan, deadline": (*_EIGHT, "--deadline", "130ms"),
     "plan, curve and fault": (*_EIGHT, "--deadline", "100ms..170ms", "--fault", "card=0,at=20ms,stall=40ms"),
     "plan, late": (*_EIGHT, "--deadline", "1ms"),

@@ -149,7 +149,7 @@ def of_hardware(system: System, options: ServeOptions, step: Step, valid: Bools)
     found.insert(1, replace(memory, low=np.ceil(memory.low), whole=True))
     now = options.all_reduce_time
     if now is None:
-        present = [exchange.seconds[valid] for message, exchange in step.exchanges if not message.boundary]
+        present = [item.seconds[valid] for message, item in step.exchanges if message.operation == "all_reduce"]
         times = np.concatenate(present) if present else np.zeros(0)
         times = times[np.isfinite(times) & (times > 0)]
         now = np.median(times) if len(times) else 0.0

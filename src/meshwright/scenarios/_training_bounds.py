@@ -86,6 +86,7 @@ def least_goals(  # noqa: PLR0917 - the nouns, groups, and what is one
         kernel=options.kernel,
         loss=options.loss,
         elementwise=options.elementwise,
+        context=options.context,
         stages="least",
     )
     ahead = 1 if options.prefetch == "on" else 0

@@ -240,6 +240,7 @@ def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
         kernel=options.kernel,
         loss=options.loss,
         elementwise=options.elementwise,
+        context=options.context,
     )
     none = np.zeros_like(state.gathered[0])
     of_ends = np.zeros(len(none))

@@ -133,6 +133,7 @@ def rows_of(model: Model, system: System, job: TrainJob, options: TrainOptions, 
         kernel=options.kernel,
         loss=options.loss,
         elementwise=options.elementwise,
+        context=options.context,
     )
     path = host_path(system)
     cast = None if path is None else gradient_cast(job.recipe, path)
