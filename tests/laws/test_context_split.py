@@ -15,6 +15,7 @@ from meshwright.model.mixers.told import ALL, Span
 from meshwright.workload.batches import Batch, decode, prefill
 from meshwright.workload.context_split import ContextPlan, busiest_pairs, context_parts
 from meshwright.workload.pairs import Run, packed_pairs, positions_pairs
+from meshwright.workload.ring_rounds import ring_pairs, ring_rounds
 from meshwright.workload.softmax_merge import Partial, merged, mixed, partial, slices_of
 
 SPLITS = st.sampled_from(["contiguous", "zigzag", "striped"])
@@ -212,3 +213,50 @@ def test_the_mean_of_outputs_is_no_merge():
     parts = [partial(scores[:, :3], values[:, :3]), partial(scores[:, 3:], values[:, 3:])]
     assert mixed(parts)[0, 0] == pytest.approx(2.2185, abs=1e-4)
     assert np.mean([mixed([part])[0, 0] for part in parts]) == 3.0
+
+
+@given(SPLITS, st.integers(1, 48), SPANS, st.data())
+def test_rounds_of_a_ring_hold_the_pairs_of_every_rank_once(split, tokens, span, data):
+    """In round t rank r meets the positions of rank r - t; together they are all that it scores."""
+    ranks = data.draw(st.integers(1, min(tokens, 7)))
+    parts = context_parts(split, tokens, ranks)
+    found = ring_pairs(split, tokens, ranks, span)
+    whole = [positions_pairs(part, (tokens,), "causal", span) for part in parts]
+    assert found.sum(axis=1).tolist() == pytest.approx(whole)
+    if span.stride > 1 or span.top is not None:
+        return
+    places = [held(part) for part in parts]
+    for rank, turn in np.ndindex(ranks, ranks):
+        met = (sees(query, key, span) for query in places[rank] for key in places[rank - turn])
+        assert found[rank, turn] == sum(met)
+
+
+def sees(query, key, span):
+    inside = span.window is None or query - key < span.window
+    return key <= query and inside and (span.chunk is None or query // span.chunk == key // span.chunk)
+
+
+@given(SPLITS, st.integers(2, 200), SPANS, st.data())
+def test_rounds_take_no_less_than_the_busiest_rank_and_never_the_mean(split, tokens, span, data):
+    ranks = data.draw(st.integers(2, min(tokens, 9)))
+    rounds, found = ring_rounds(split, tokens, ranks, span), ring_pairs(split, tokens, ranks, span)
+    assert rounds.excess >= 0
+    assert sum(count for _, count in rounds.sending) == ranks - 1
+    together = (1 + rounds.excess) * found.sum(axis=1).max()
+    assert together == pytest.approx(found.max(axis=0).sum())
+    assert together >= found.sum() / ranks - 1e-9
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_one_rank_is_the_busiest_of_every_round_where_full_attention_is_cut(ranks):
+    """Of neighbours the last one; under zigzag all are alike, but for the pairs of a position with itself."""
+    for split in ("contiguous", "zigzag"):
+        assert ring_rounds(split, 4096, ranks, ALL).excess == 0
+    shares = [share for share, _ in ring_rounds("zigzag", 4096, ranks, ALL).sending]
+    assert shares == pytest.approx([1 / ranks] * len(shares), rel=2e-3)
+
+
+def test_a_window_makes_ranks_of_zigzag_take_turns():
+    """A stretch that begins where another rank's ends is met in two rounds, by other ranks than in round 0."""
+    assert ring_rounds("zigzag", 4096, 8, Span(window=256)).excess > 0.1
+    assert ring_rounds("contiguous", 4096, 8, Span(window=256)).excess == pytest.approx(0, abs=0.01)

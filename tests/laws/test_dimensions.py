@@ -87,6 +87,7 @@ TABLE_LEVEL = {
     "context.expanded_of_rank": "a Batch and Layouts in, positions out",
     "context.pairs_of_rank": "a Batch and Layouts in, pairs out: held by the laws of serving over cp",
     "context.positions_of_rank": "a Batch and Layouts in, positions out: held by the laws of serving over cp",
+    "context.ring_wait_s": "a Model, Layouts and seconds in: held by the laws of a context over ranks",
     "context.rows_of_rank": "a Batch and Layouts in, rows out: held by the laws of serving over cp",
     "estimate.estimate_step": "nouns in, a Step out: the seconds inside are those of `roofline_s` and `rounds_s`",
     "coefficients.coefficients": "a Group in, counts out: held by the count of every send",

@@ -93,6 +93,7 @@ LINES: dict[str, tuple[str | Saved, ...]] = {
     "plan": _SMALL,
     "plan, engine": (*_SMALL, "--engine", "tensorrt-llm"),
     "plan, engine's pool": (*_SMALL, "--engine", "vllm", "--kv-blocks", "4000", "--block-size", "32"),
+    "plan, context": (*_SMALL, "--cp", "1,2", "--flips", "none"),
     "plan, deadline": (*_EIGHT, "--deadline", "130ms"),
     "plan, curve and fault": (*_EIGHT, "--deadline", "100ms..170ms", "--fault", "card=0,at=20ms,stall=40ms"),
     "plan, late": (*_EIGHT, "--deadline", "1ms"),

@@ -17,8 +17,10 @@ from meshwright.cost.collectives import formula_exchange, program_s
 from meshwright.cost.groups import group_along
 from meshwright.layout.context import has_context, joined_ways
 from meshwright.layout.ownership import fullest_sizes, local_elements, product
+from meshwright.model.mixers.told import ALL
 from meshwright.workload.context_split import busiest_pairs
 from meshwright.workload.messages import Message
+from meshwright.workload.ring_rounds import ring_rounds
 from meshwright.workload.training_messages import training_messages
 
 if TYPE_CHECKING:
@@ -118,12 +120,38 @@ def context_exchanges(  # noqa: PLR0917 - the nouns, a step, and what runs besid
         assert isinstance(message.place, int), "an end of the model that ranks of cp share"
         seconds = context_message_s(model, layouts, rows, sessions, message, group)
         if message.operation == "ring":
-            seconds = maximum(seconds - attention_s.get(message.place, 0.0), 0.0)
+            beside = attention_s.get(message.place, np.zeros(len(layouts)))
+            seconds = ring_wait_s(model, layouts, batch.rows, message.place, beside, seconds, context)
         seconds = where(dealt > 1, seconds, np.zeros(1))
         count = model.kind_counts[message.place] * message.forward
         each = context_message_bytes(model, layouts, 1.0, 1, message)
         found.append(_exchange(message.operation, message.after, message.place, count, each, seconds, layouts))
     return tuple(found)
+
+
+def ring_wait_s(  # noqa: PLR0917 - a model, a sequence over ranks, and what runs beside each other
+    model: Model, layouts: Layouts, tokens: Any, kind: int, attention_s: Any, sent_s: Any, context: ContextPlan
+) -> Any:
+    """Seconds that a layer waits for its ring beyond the attention of its busiest rank.
+
+    Every round waits for the rank that scores most in it, and, but for the last, for one message beside it.
+
+    attention_s: of the busiest rank in all rounds.   sent_s: of the messages of all rounds. Source: Liu et al., Ring
+    Attention, 2023 (arXiv:2310.01889), section 3; Brandon et al., Striped Attention, 2023 (arXiv:2311.09431), section
+    2.2.
+    """
+    degrees = layouts.degree("cp")
+    each = sent_s / maximum(degrees - 1, 1)
+    late: Any = np.zeros(len(layouts))
+    for ranks in np.unique(values(degrees)).tolist():
+        if ranks == 1:
+            continue
+        rounds = ring_rounds(context.split, int(values(tokens)), min(ranks, int(values(tokens))), _span(model, kind))
+        wait = attention_s * rounds.excess
+        for share, count in rounds.sending:
+            wait = wait + maximum(each - attention_s * share, 0.0) * count
+        late = where(values(degrees) == ranks, wait, late)
+    return late
 
 
 def context_message_s(  # noqa: PLR0917 - a model, what a rank has of it, and a message
@@ -169,6 +197,12 @@ def _repeated_heads(layouts: Layouts, message: TrainingMessage) -> Any:
         grain = max(dim.grain for dim in tensor.dims if dim.role == "kv_heads")
         total = total + maximum(local, layouts.degree("cp") * grain)
     return total
+
+
+def _span(model: Model, kind: int) -> Span:
+    """What a layer's tokens see: of several products, that which mixes most."""
+    met = model.kinds[kind].mixer.pair_products("expanded")
+    return max(met, key=lambda item: item.values.elements).span if met else ALL
 
 
 def _busiest(context: ContextPlan, tokens: int, ranks: int, span: Span) -> int:

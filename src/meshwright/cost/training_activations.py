@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from meshwright.base.numbers import divide_up, maximum, minimum, where
+from meshwright.base.numbers import ceil, divide_up, maximum, minimum, where, whole
 from meshwright.base.traced import named
+from meshwright.cost.context import context_message_bytes
 from meshwright.cost.pipelines import along_rows
+from meshwright.layout.context import has_context
 from meshwright.layout.layouts import distinct
 from meshwright.layout.ownership import fullest_sizes, product
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.tensors import Dim, Tensor
+from meshwright.workload.context_split import RING_OF_ZIGZAG, ContextPlan
 from meshwright.workload.expert_rows import EVEN, EVEN_LOADS, ExpertRows, Loads, loads_of
 from meshwright.workload.gradients import block_gradients, head_gradients
 from meshwright.workload.recomputing import read_recompute
 from meshwright.workload.saved import block_saved, embedding_saved, head_saved
 from meshwright.workload.saved_entries import AttentionKernel, Elementwise, Kernels, Loss
+from meshwright.workload.training_messages import training_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +45,9 @@ Stages: TypeAlias = Literal["own", "least"]
 _CUTS: Final = ("tp", "sp", "cp")
 _EXPERT_CUTS: Final = ("ep", "etp")
 _STAGES: Final = ("pp", "virtual_stages")
+_CORE: Final = frozenset({"attention", "softmax"})
+"""Operators of core attention, which ulysses gives all positions of some heads."""
+_RING_BUFFERS: Final = 2
 NOT_MODELLED: Final = (
     "uneven routing: every rank of an expert group takes as many rows as it sends",
     "under `uniform_N` and `every_N`, stages with fewer layers than the fullest: taken to keep as much a layer",
@@ -75,18 +82,19 @@ def activation_columns(
     elementwise: Elementwise = "eager",
     stages: Stages = "own",
     experts: ExpertRows = EVEN,
+    context: ContextPlan = RING_OF_ZIGZAG,
 ) -> ActivationColumns:
     """Activation bytes of one micro-batch of `micro_batch` samples a copy, each of `sequence` positions.
 
     Every layer keeps what the row's recompute policy says. stages: `own` virtual stages of each row; `least` gives what
-    no virtual stage keeps less of, with at least as many layers as its policy spreads over. Raises LAY030 for a policy
-    that is not known.
+    no virtual stage keeps less of, with at least as many layers as its policy spreads over. context: how ranks of cp
+    share a sequence. Raises LAY030 for a policy that is not known.
     """
     kernels = Kernels(attention=kernel, elementwise=elementwise, loss=loss)
     sparse = any(isinstance(block.feed_forward, Experts) for block in model.kinds)
     few, place = distinct(layouts, (*_CUTS, *(_EXPERT_CUTS if sparse else ())))
     sizes = _Sizes(layouts=few, positions=sequence, loads=loads_of(model, experts))
-    parts = [_kind_parts(model, kind, replace(sizes, kind=kind), kernels) for kind in range(len(model.kinds))]
+    parts = [_kind_parts(model, kind, replace(sizes, kind=kind), kernels, context) for kind in range(len(model.kinds))]
     ends = (
         sizes.total(head_saved(model, sequence, kernels)),
         sizes.total(embedding_saved(model, sequence, kernels)),
@@ -231,14 +239,77 @@ class _Parts:
         return divide_up(stage, layers), beside + self.whole * (minimum(layers, policy.chunk) - 1)
 
 
-def _kind_parts(model: Model, kind: int, sizes: _Sizes, kernels: Kernels) -> _Parts:
+def _kind_parts(model: Model, kind: int, sizes: _Sizes, kernels: Kernels, context: ContextPlan) -> _Parts:
     block = block_saved(model, kind, sizes.positions, kernels)
-    held = {item.storage: sizes.of(item) for item in (*block.saved, block.input, *block.core_inputs)}
+    core, mixed = sizes, None
+    if context.exchange == "ulysses" and has_context(sizes.layouts):
+        core, (block, mixed) = _by_heads(sizes), _with_output(block, kernels)
+    held = {
+        item.storage: (core if item.operator in _CORE else sizes).of(item)
+        for item in (*block.saved, block.input, *block.core_inputs)
+    }
+    if mixed is not None:  # one rank has its output once
+        held[mixed.storage] = where(sizes.layouts.degree("cp") > 1, held[mixed.storage], np.zeros(1, dtype=np.int64))
     mixer, feed_forward = block_gradients(model, kind, sizes.positions, kernels)
+    beside = _exchanged(model, kind, sizes, context)
+    groups = (_group_size(name, group, sizes, core, beside) for name, group in mixer.items())
     return _Parts(
         block=block,
         sizes=held,
-        whole=sizes.total(block.saved),
-        mixer=sizes.most(mixer),
+        whole=sum((held[item.storage] for item in block.saved), np.zeros(len(sizes.layouts), dtype=np.int64)),
+        mixer=reduce(maximum, groups),
         feed_forward=sizes.most(feed_forward),
     )
+
+
+def _group_size(name: str, group: tuple[Saved, ...], sizes: _Sizes, core: _Sizes, beside: Ints) -> Ints:
+    """Bytes of gradients that an operator of the mixer's half holds, the residual's first, and of what is beside."""
+    if not name.startswith("attention"):
+        return sizes.total(group)
+    return sizes.total(group[:1]) + core.total(group[1:]) + beside
+
+
+def _by_heads(sizes: _Sizes) -> _Sizes:
+    """Sizes of what ulysses deals out by heads: as if the ranks of cp were ranks of tp, and none shared positions."""
+    layouts = sizes.layouts
+    ones = np.ones(len(layouts), dtype=np.int64)
+    return _Sizes(
+        layouts=layouts.changed({"tp": layouts.degree("tp") * layouts.degree("cp"), "cp": ones}),
+        positions=sizes.positions,
+    )
+
+
+def _with_output(block: BlockSet, kernels: Kernels) -> tuple[BlockSet, Saved | None]:
+    """The set with the output of a flash kernel as it was before it went back to its rows: both are kept.
+
+    Source: Dao, FlashAttention-2 (arXiv:2307.08691), algorithm 2, reads the output; Jacobs et al., DeepSpeed Ulysses,
+    2023 (arXiv:2309.14509), section 3.1.
+    """
+    given = {item.tensor.name: item for item in block.saved}.get("attention_output")
+    if given is None or kernels.attention != "flash":
+        return block, None
+    name = replace(given.tensor, name="attention_output_by_heads")
+    made = replace(given, tensor=name, operator="attention", core=True)
+    saved = (*block.saved[: block.mixing], made, *block.saved[block.mixing :])
+    return replace(block, saved=saved, mixing=block.mixing + 1), made
+
+
+def _exchanged(model: Model, kind: int, sizes: _Sizes, context: ContextPlan) -> Ints:
+    """Bytes of keys and values of other ranks, and of their gradients, beside the backward of one layer's attention.
+
+    A ring has two buffers of each, one in use and one on its way; a gather brings all together again, and makes the
+    gradients of all. Source: TransformerEngine, context_parallel.py (AttnFuncWithCPAndKVP2P, and its AllGather twin):
+    entered from general knowledge, to be checked.
+    """
+    layouts = sizes.layouts
+    none: Any = np.zeros(len(layouts), dtype=np.int64)
+    if not has_context(layouts):
+        return none
+    ranks = layouts.degree("cp")
+    rows = divide_up(sizes.positions, ranks)
+    held: Any = none
+    for message in training_messages(model, context):
+        if message.axis == "cp" and message.place == kind and message.operation in {"ring", "all_gather"}:
+            each = context_message_bytes(model, layouts, rows, 1, message)
+            held = held + each * (_RING_BUFFERS if message.operation == "ring" else ranks) * 2
+    return where(ranks > 1, whole(ceil(held)), none)

@@ -14,7 +14,7 @@ import numpy as np
 from meshwright.base.numbers import maximum, minimum, where
 from meshwright.base.traced import named
 from meshwright.cost.collectives import all_reduce, port_bytes, program_s, send_s
-from meshwright.cost.context import context_message_bytes, context_message_s
+from meshwright.cost.context import context_message_bytes, context_message_s, ring_wait_s
 from meshwright.cost.groups import block_nodes, group_along, group_of, rates
 from meshwright.cost.kept import gathered, gradient_buffers, updated
 from meshwright.cost.pipelines import added
@@ -81,7 +81,7 @@ def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exch
     context: ContextPlan = RING_OF_ZIGZAG,
     experts: ExpertRows = EVEN,
 ) -> LayerExchange:
-    """What the layers and ends wait for. cp's ring runs beside attention: what is longer than it is waited for.
+    """What the layers and ends wait for. cp's ring runs beside attention, round by round (`ring_wait_s`).
 
     A gather of K and V, the two all_to_alls of Ulysses, and state that passes through the ranks are waited for whole.
     """
@@ -99,7 +99,7 @@ def layer_exchange(  # noqa: PLR0917 - the nouns, and the work beside which exch
         seconds = named(seconds, f"{message.operation}_after_{message.after}_s")
         if message.operation == "ring":
             beside, share = work.attention_s[:, place], work.attention_again_fraction[:, place]
-            late = maximum(seconds - beside, 0.0)
+            late = ring_wait_s(model, layouts, sequence, place, beside, seconds, context)
             passes = (late, late * 2 + late * share)
         else:
             again = work.again_fraction[:, place]

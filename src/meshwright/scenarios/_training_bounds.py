@@ -87,6 +87,7 @@ def least_goals(  # noqa: PLR0917 - the nouns, groups, and what is one
         loss=options.loss,
         elementwise=options.elementwise,
         experts=options.experts,
+        context=options.context,
         stages="least",
     )
     ahead = 1 if options.prefetch == "on" else 0

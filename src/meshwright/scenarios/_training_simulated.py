@@ -241,6 +241,7 @@ def step_plan(  # noqa: PLR0917 - the nouns, one layout and its state
         loss=options.loss,
         elementwise=options.elementwise,
         experts=options.experts,
+        context=options.context,
     )
     none = np.zeros_like(state.gathered[0])
     of_ends = np.zeros(len(none))

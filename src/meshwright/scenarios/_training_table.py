@@ -134,6 +134,7 @@ def rows_of(model: Model, system: System, job: TrainJob, options: TrainOptions, 
         loss=options.loss,
         elementwise=options.elementwise,
         experts=options.experts,
+        context=options.context,
     )
     path = host_path(system)
     cast = None if path is None else gradient_cast(job.recipe, path)

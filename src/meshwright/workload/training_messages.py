@@ -27,8 +27,7 @@ rows; a gather where each tp rank routed a part of them to experts elsewhere; no
 of its own and gets them back. `pass`: of state of fixed size from one rank of cp to the next, as positions follow."""
 NOT_MODELLED: Final = (
     "ep: skewed routing, dropped rows and hierarchical exchange (uniform dropless routing, an even all_to_all)",
-    "cp: memory of gathered K and V, and of positions that ulysses brings together",
-    "cp: rounds of a ring that differ, and convolutions that reach over the edge of a shard",
+    "cp: rounds of a ring over rows that tokens choose, or that stand for several positions: taken to be alike",
     "sp: gathers of kept inputs before gradients of weights, which run beside gradients of inputs",
     "the reductions of a vocabulary-parallel loss, of gradient norms, of norms under sp, of KV heads that tp repeats",
     "exchanges of adapters over tp",

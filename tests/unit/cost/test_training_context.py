@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from meshwright.base.errors import LayoutError
 from meshwright.base.result import as_json
+from meshwright.cost.context import ring_wait_s
+from meshwright.cost.training_activations import activation_columns
 from meshwright.cost.training_exchange import layer_exchange, message_bytes
 from meshwright.cost.training_work import operator_flops, training_work
 from meshwright.job.recipe import Recipe
@@ -129,6 +131,74 @@ def test_the_exchange_of_every_plan_takes_time_and_none_is_an_equal_share_of_not
         forward, backward = exchanged(context, cp)
         assert 0 < forward <= backward
         assert exchanged(context, 1) == (0.0, 0.0)
+
+
+def waited(attention_s, sent_s, split="zigzag", cp=4, model=DENSE):
+    rows = rows_of(cp)
+    attention, sent = np.array([attention_s]), np.array([sent_s])
+    return float(ring_wait_s(model, rows, SEQUENCE, 0, attention, sent, ContextPlan(split=split))[0])
+
+
+def test_a_round_hides_a_message_behind_its_own_scores_and_the_last_has_none_to_hide():
+    """Four rounds of 1 s and three messages of 2 s: three rounds take 2 s each, the last 1 s."""
+    assert waited(4.0, 6.0) == pytest.approx(3.0, rel=2e-3)
+    assert waited(4.0, 3.0 * 0.999) == 0.0
+    assert waited(0.0, 6.0) == pytest.approx(6.0)
+
+
+def test_rounds_of_neighbours_are_those_of_their_busiest_rank():
+    """Half a square, then three of them: a message behind the half is waited for sooner than behind a mean round."""
+    half = 1 / 7
+    assert waited(7.0, 3 * 1.5, "contiguous") == pytest.approx(1.5 - 7 * half, rel=3e-3)
+    assert waited(7.0, 3 * 1.74, "contiguous") > waited(7.0, 3 * 1.74) == 0.0
+
+
+def test_ranks_that_take_turns_wait_for_each_other_even_where_messages_are_free():
+    """gemma-3-12b's first layers see 1024 positions: rounds of zigzag are full for some ranks and empty for others."""
+    assert waited(1.0, 0.0, model=WINDOWED) > 0.1
+    assert waited(1.0, 0.0) == waited(1.0, 0.0, "contiguous") == waited(1.0, 0.0, cp=1) == 0.0
+
+
+SMALL = replace(DENSE, groups=tuple(
+    replace(group, block=replace(group.block, feed_forward=replace(group.block.feed_forward, intermediate=128)))
+    for group in DENSE.groups
+))  # fmt: skip
+ROWS = 1024
+
+
+def held(exchange, cp, model=SMALL):
+    """Bytes of one layer on a rank with ROWS positions."""
+    context = ContextPlan(exchange=exchange)
+    found = activation_columns(model, rows_of(cp), sequence=ROWS * cp, elementwise="fused", context=context)
+    return int(found.saved[0, 0]), int(found.rebuilt[0, 0])
+
+
+def test_a_gather_holds_keys_and_values_of_all_ranks_and_their_gradients_beside_attention():
+    """A ring two buffers of each: the same of two ranks. 8 KV heads of 128, keys and values, bf16."""
+    pair = 2 * 8 * 128 * BYTES * ROWS
+    for cp in (2, 4, 8):
+        (kept, ring), (also, gather) = held("ring", cp), held("all_gather", cp)
+        assert kept == also
+        assert gather - ring == (2 * cp - 4) * pair
+    assert held("ring", 2)[1] == held("ring", 8)[1] > held("ring", 1)[1]
+
+
+def test_ulysses_keeps_an_output_by_heads_and_by_rows_and_heads_that_it_repeats():
+    """32 query heads of 128; the logarithms of sums are dealt out, too. At cp=16 each of 8 KV heads is kept twice."""
+    output, head = 32 * 128 * BYTES * ROWS, 128 * BYTES * ROWS
+    for cp, repeated in ((2, 0), (8, 0), (16, 8), (32, 24)):
+        assert held("ulysses", cp)[0] - held("ring", cp)[0] == output + 2 * repeated * head
+    assert held("ulysses", 1) == held("ring", 1)
+
+
+def test_ulysses_has_no_buffers_of_other_ranks_beside():
+    assert held("ulysses", 8)[1] < held("ring", 8)[1]
+
+
+def test_a_plan_counts_what_an_exchange_holds():
+    fixed = "tp=1,cp=16,pp=1,zero=3,micro_batch=1,recompute=none"
+    least = [plan(fixed, cp_exchange=way)["memory"]["per_rank_bytes"] for way in ("ring", "ulysses")]
+    assert least[0] < least[1]
 
 
 def passes(context):
