@@ -173,11 +173,9 @@ def _entries(kinds: tuple[int, ...], name: str, shape: Shape) -> Pipelines:
     if refused:
         name, shape = PLAIN, replace(shape, virtual_stages=1)
         program = read_schedule(name)
-    placement = program.placement(shape)
     held, last = _counted(name, shape)
     table: dict[tuple[int, ...], list[float]] = {}
-    for rank, row in enumerate(_rank_layers(kinds, placement)):
-        pieces = max(int((placement == rank).sum()), 1)
+    for rank, (row, pieces) in enumerate(_rank_layers(kinds, name, shape.stages, shape.virtual_stages)):
         sets = held[rank] / pieces
         entry = table.setdefault(row, [0, rank, sets])
         entry[0] += 1
@@ -205,14 +203,20 @@ def stage_modules(kinds: tuple[int, ...], stages: int) -> tuple[tuple[int, ...],
     return tuple(map(tuple, held))
 
 
-def _rank_layers(kinds: tuple[int, ...], placement: Ints) -> list[tuple[int, ...]]:
-    """For every rank, layers of each kind, first and last virtual stages; of all directions together."""
+@cache
+def _rank_layers(
+    kinds: tuple[int, ...], name: str, stages: int, virtual_stages: int
+) -> list[tuple[tuple[int, ...], int]]:
+    """For every rank, layers of each kind, first and last virtual stages, and virtual stages; of all directions."""
+    placement = read_schedule(name).placement(Shape(stages=stages, micro_batches=stages, virtual_stages=virtual_stages))
     rows = np.zeros((int(placement.max()) + 1, max(kinds) + 3), dtype=np.int64)
-    stages = stage_modules(kinds, placement.shape[1])
-    for direction in placement.tolist():
-        for rank, modules in zip(direction, stages, strict=True):
-            np.add.at(rows[rank], list(modules), 1)
-    return [tuple(row) for row in rows.tolist()]
+    modules = stage_modules(kinds, placement.shape[1])
+    sizes = [len(held) for held in modules]
+    flat = np.concatenate([np.array(held, dtype=np.int64) for held in modules])
+    for direction in placement:
+        np.add.at(rows, (np.repeat(direction, sizes), flat), 1)
+    pieces = np.maximum(np.bincount(placement.reshape(-1), minlength=len(rows)), 1)
+    return [(tuple(row), count) for row, count in zip(rows.tolist(), pieces.tolist(), strict=True)]
 
 
 @cache

@@ -172,7 +172,10 @@ def piece(kind: int, virtual_stage: Any, micro_batch: Any, direction: int = 0, c
 
 def woven(*pieces: Ints) -> Ints:
     """One slot of each piece in turn."""
-    return np.stack(pieces, axis=1).reshape(-1, _FIELDS)
+    rows = np.empty((len(pieces[0]), len(pieces), _FIELDS), dtype=np.int64)
+    for place, part in enumerate(pieces):
+        rows[:, place] = part
+    return rows.reshape(-1, _FIELDS)
 
 
 def joined(*pieces: Ints) -> Ints:
@@ -271,24 +274,19 @@ def most_held(slots: Slots) -> Ints:
     A set is held from its forward to the end of its backward (of its weight gradient where that is split off). Two
     slot orders on one stream count as each alone, added.
     """
-    freed = _frees(slots)
-    held = np.where(slots.kind == FORWARD, 1, 0) - freed
-    most = np.zeros((slots.ranks, int(slots.sequence.max()) + 1), np.int64)
-    for rank, sequence, rows in _orders(slots):
-        # a set is freed at the end of its slot, so the next slot begins with it gone
-        running = np.cumsum(held[rows]) + freed[rows]
-        most[rank, sequence] = running.max(initial=0)
-    return most.sum(axis=1)
-
-
-def _orders(slots: Slots) -> list[tuple[int, int, Ints]]:
-    """Rank, sequence and rows of every slot order."""
-    keys = slots.rank * (int(slots.sequence.max(initial=0)) + 1) + slots.sequence
+    orders = int(slots.sequence.max(initial=0)) + 1
+    keys = slots.rank * orders + slots.sequence
     places = np.argsort(keys, kind="stable")
-    starts = np.flatnonzero(np.diff(keys[places], prepend=-1))
-    return [
-        (int(slots.rank[rows[0]]), int(slots.sequence[rows[0]]), rows) for rows in np.split(places, starts[1:].tolist())
-    ]
+    keys, freed = keys[places], _frees(slots)[places]
+    held = np.where(slots.kind[places] == FORWARD, 1, 0) - freed
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    running = np.cumsum(held)
+    before = np.repeat(running[starts] - held[starts], np.diff(starts, append=len(keys)))
+    # a set is freed at the end of its slot, so the next slot begins with it gone
+    most = np.maximum.reduceat(running - before + freed, starts)
+    found = np.zeros(slots.ranks, np.int64)
+    np.add.at(found, keys[starts] // orders, np.maximum(most, 0))
+    return found
 
 
 def _frees(slots: Slots) -> Ints:
