@@ -3,7 +3,7 @@
 available KV = the engine's `pool` of utilization, memory of the device, weights and its own reserve, on the rank with
                least: utilization x memory - weights - reserve where the share is of the whole device (vLLM)
 KV blocks    = available KV // bytes of a block, on the stage with fewest
-KV tokens    = KV blocks // groups of layers x block_size
+KV tokens    = KV blocks // groups of layers x block_size x cp, as every rank of cp has a block of its own
 concurrency  = KV blocks / blocks of one request of max_model_len
 
 Any of weights, available KV and blocks may be stated instead, as a start log does.
@@ -24,7 +24,7 @@ from meshwright.base.numbers import maximum, where
 from meshwright.base.result import Basis, Excluded
 from meshwright.base.traced import cell, opaque
 from meshwright.base.units import Bytes, Share, show_bytes
-from meshwright.cost.memory import cached_columns
+from meshwright.cost.memory import token_columns
 from meshwright.cost.memory_even import Shards, sharded_ledger
 from meshwright.cost.reserve import ReserveRule
 from meshwright.layout.layouts import table
@@ -79,12 +79,13 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
     share, block = started(engine, pool, options)
     layouts, capacity = table([layout]), system.accelerator.memory
     own = cast("int", cell(_reserved(model, layouts, options), 0))
-    weights = _weights(model, layouts, options, shards, block)
+    turn = block * layout.cp  # a block on each rank of cp
+    weights = _weights(model, layouts, options, shards, turn)
     available = pool_bytes(pool, share, capacity, weights, own)
     available = available if options.kv_cache_memory is None else options.kv_cache_memory
     longest = context or model.max_positions
-    pages = paging(pool, model, layouts, shards, block, options.rule.max_batched_tokens)
-    counted = _UNKNOWN if pages is None else _counted(pages, options, available, longest, block)
+    pages = paging(pool, model, layouts, shards, turn, options.rule.max_batched_tokens)
+    counted = _UNKNOWN if pages is None else _counted(pages, options, available, longest, turn)
     wanted, taken = counted["wanted"], available if options.kv_blocks is None else counted["taken"]
     return {
         "id": engine.id,
@@ -205,7 +206,7 @@ def kept_columns(model: Model, layouts: Layouts, options: EngineOptions, weights
     if options.kv_cache_memory is not None:
         left = left * 0 + options.kv_cache_memory
     if options.kv_blocks is not None:
-        left = cached_columns(model, layouts, block) * options.kv_blocks
+        left = token_columns(model, layouts) * (block * options.kv_blocks)
     crowded = capacity - pool.before - held - own - left < _outside(pool, 0)
     return where(crowded, capacity + 0 * left, capacity - weights - left)
 
