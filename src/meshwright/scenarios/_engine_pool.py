@@ -24,7 +24,7 @@ from meshwright.base.numbers import maximum, where
 from meshwright.base.result import Basis, Excluded
 from meshwright.base.traced import cell, opaque
 from meshwright.base.units import Bytes, Share, show_bytes
-from meshwright.cost.memory import cached_columns
+from meshwright.cost.memory import token_columns
 from meshwright.cost.memory_even import Shards, sharded_ledger
 from meshwright.cost.reserve import ReserveRule
 from meshwright.layout.layouts import table
@@ -207,7 +207,7 @@ def kept_columns(model: Model, layouts: Layouts, options: EngineOptions, weights
     if options.kv_cache_memory is not None:
         left = left * 0 + options.kv_cache_memory
     if options.kv_blocks is not None:
-        left = cached_columns(model, layouts, block * layouts.degree("cp")) * options.kv_blocks
+        left = token_columns(model, layouts) * (block * options.kv_blocks)
     crowded = capacity - pool.before - held - own - left < _outside(pool, 0)
     return where(crowded, capacity + 0 * left, capacity - weights - left)
 

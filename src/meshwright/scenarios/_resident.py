@@ -71,8 +71,8 @@ def _of_a_pool(  # noqa: PLR0917 - as `resident_ledger`
     tokens: Any,
     capacity_bytes: Any,
 ) -> Ledger:
-    block = started(*serving_engine(engine.name), engine)[1]
-    held = divide_up(tokens, block) * block
+    turn = started(*serving_engine(engine.name), engine)[1] * layouts.degree("cp")  # a block on each rank of cp
+    held = divide_up(tokens + 0 * turn, turn) * turn
     weights = _ledger(model, layouts, options, sessions, held, 0, 0, 0).parameters
     kept = kept_columns(model, layouts, engine, weights, capacity_bytes)
     return _ledger(model, layouts, options, sessions, held, kept, capacity_bytes, 0)

@@ -234,6 +234,8 @@ def capacity_exclusion(memory: Mapping[str, Any], nearest: str | None) -> Exclud
         f"needs {show_bytes(memory['per_rank_bytes'])} a device, "
         f"{show_bytes(over)} more than its {show_bytes(memory['capacity_bytes'])}"
     )
+    if memory["workspace_bytes"] >= memory["capacity_bytes"]:
+        reason += ": what is kept beside weights and KV (--workspace, or what an engine leaves to neither) is all of it"
     return Excluded(code="LAY020", reason=reason, nearest=nearest, limit="capacity")
 
 

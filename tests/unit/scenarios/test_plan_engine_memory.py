@@ -42,7 +42,9 @@ def test_a_session_takes_whole_blocks():
 def test_a_share_that_leaves_nothing_outside_it_has_room_for_no_session():
     assert _plan("vllm").verdict.answer == "yes"
     plan = _plan("vllm", gpu_memory_utilization="1")
-    assert (plan.verdict.answer, plan.candidates[0].excluded.code) == ("no", "LAY020")
+    excluded = plan.candidates[0].excluded
+    assert (plan.verdict.answer, excluded.code) == ("no", "LAY020")
+    assert "what an engine leaves to neither" in excluded.reason
 
 
 @pytest.mark.parametrize(("model", "said"), [("openai/gpt-oss-20b", True), ("Qwen/Qwen3-8B", False)])
