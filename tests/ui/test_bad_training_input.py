@@ -173,3 +173,11 @@ def test_an_efficiency_that_no_device_reaches_is_said_to_be_one():
     for deadline, beyond in (("1d", True), ("40d", False)):
         found = meshwright(*_CARDS, *rate, "--deadline", deadline)
         assert ("more than the peak" in found.out) == beyond
+
+
+def test_a_model_whose_kept_activations_nobody_knows_is_refused_with_what_takes_it():
+    found = meshwright("plan", "train", "deepseek-ai/DeepSeek-V4-Flash", "--on", "hgx-h100", *_JOB, "--format", "json")
+    error = found.answer["error"]
+    assert (found.code, error["code"]) == (2, "MOD030")
+    assert "no published kernel says" in error["cause"]
+    assert "plan serve" in error["fix"]
