@@ -66,11 +66,12 @@ def reach(model: Model, kind: int, reads: ExpertReads, groups: int) -> Reach:
     likely = likelihoods(model, kind, reads)
     layer = model.kinds[kind].feed_forward
     assert isinstance(layer, Experts)
-    owners: Any = np.arange(likely.shape[1]) // -(-likely.shape[1] // groups)
+    experts = likely.shape[1]
+    owners: Ints = np.repeat(np.arange(groups), -(-experts // groups))[:experts]
     choices = by_group(likely, groups)
     top_k = int(held(layer.top_k))
     dealt = isinstance(reads, RoutedReads) and reads.law == "even"
-    found = _dealt(likely.shape[1], top_k, owners, groups) if dealt else _any(likely, owners, groups, top_k)
+    found = _dealt(experts, top_k, owners, groups) if dealt else _any(likely, owners, groups, top_k)
     return Reach(
         busiest=float(found.max(axis=1).mean()),
         reached=float(found.sum(axis=1).mean()),
@@ -95,7 +96,7 @@ def likelihoods(model: Model, kind: int, reads: ExpertReads) -> Floats:
     return np.stack([picked(row[:experts], top_k) for row in rows])
 
 
-def _dealt(experts: int, top_k: int, owners: Any, groups: int) -> Floats:
+def _dealt(experts: int, top_k: int, owners: Ints, groups: int) -> Floats:
     """[1, groups]: as `_any`, of rows that are dealt to experts in turn: those until the turns repeat."""
     tokens = experts // gcd(experts, top_k)
     target = owners[batch(Routing(law="even"), 0, experts, top_k, tokens, 0)]
