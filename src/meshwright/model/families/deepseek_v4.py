@@ -66,7 +66,7 @@ def _read_kinds(fields: Fields, layers: int) -> list[str]:
     else:
         items = cast("list[object]", said) if isinstance(said, list) else [None]
         if not all(type(item) is int and item in _OF_RATIO for item in items):
-            raise fields.wrong("compress_ratios", said, "a list of 0, 4 and 128")
+            raise fields.wrong("compress_ratios", cast("object", said), "a list of 0, 4 and 128")
         listed = [_OF_RATIO[ratio] for ratio in cast("list[int]", items)]
     unknown = sorted(set(listed) - set(_OF_RATIO.values()))
     if unknown or len(listed) < layers:
