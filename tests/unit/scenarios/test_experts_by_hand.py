@@ -43,6 +43,11 @@ def test_rows_leave_their_rank_once_a_choice_or_once_a_rank(asked):
     assert (layer["distinct_experts"], layer["even_over_read"]) == (6, 8 / 6)
 
 
+def test_an_even_batch_reads_no_more_experts_than_it_has_choices(asked):
+    """Four choices of two experts: dealt evenly they would read four of the eight."""
+    assert asked(((0, 1), (0, 1)))["layers"][0]["even_over_read"] == 4 / 2
+
+
 def test_a_token_goes_to_the_rank_of_a_group_that_stands_as_its_own_does(asked):
     """Two ranks cut each expert: token t stands on rank t, and token 3 has its experts in its own group."""
     found = asked(((4, 5), (6, 7), (0, 1), (4, 7)), ep=2, etp=2)
