@@ -16,7 +16,7 @@ from meshwright.workload.batches import Batch, decode, prefill
 from meshwright.workload.context_split import ContextPlan, busiest_pairs, context_parts
 from meshwright.workload.pairs import Run, packed_pairs, positions_pairs
 from meshwright.workload.ring_rounds import ring_pairs, ring_rounds
-from meshwright.workload.softmax_merge import Partial, merged, mixed, partial, slices_of
+from meshwright.workload.softmax_merge import Partial, merged, mixed, partial
 
 SPLITS = st.sampled_from(["contiguous", "zigzag", "striped"])
 DOCUMENTS = st.lists(st.integers(1, 40), min_size=1, max_size=5)
@@ -189,23 +189,6 @@ def test_merging_is_associative_and_commutative_and_nothing_merges_to_nothing(se
 def test_no_position_at_all_has_no_attention():
     with pytest.raises(UserError, match="JOB132"):
         mixed([EMPTY, EMPTY])
-
-
-@pytest.mark.parametrize(
-    ("maxima", "sums", "vectors"),
-    [
-        pytest.param([], [], [], id="none"),
-        pytest.param([1.0], [1.0, 2.0], [1.0], id="not one of each"),
-        pytest.param([1.0], [0.0], [1.0], id="a maximum of no position"),
-        pytest.param([-np.inf], [1.0], [1.0], id="positions without a maximum"),
-        pytest.param([1.0], [np.inf], [1.0], id="an endless sum"),
-        pytest.param([1.0], [np.nan], [1.0], id="a sum that is no number"),
-        pytest.param([1.0], [1.0], [np.nan], id="a vector that is no number"),
-    ],
-)
-def test_slices_that_no_softmax_makes_are_refused(maxima, sums, vectors):
-    with pytest.raises(UserError, match="JOB132"):
-        slices_of(maxima, sums, vectors)
 
 
 def test_the_mean_of_outputs_is_no_merge():

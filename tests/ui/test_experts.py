@@ -50,3 +50,11 @@ def test_a_dense_model_is_refused_by_its_code():
     found = meshwright("experts", "Qwen/Qwen3-8B", "--on", "hgx-h100", "--tokens", "64")
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith("error[JOB007]: Qwen/Qwen3-8B has no experts\nfix: name a mixture of experts")
+
+
+def test_a_time_on_a_network_is_explained_as_one_that_no_input_alone_decides(tmp_path):
+    file = tmp_path / "experts.json"
+    line = ("experts", "tiny-qwen3-moe", "--on", "hgx-h100", "--tokens", "64", "--ep", "8")
+    meshwright(*line, "--format", "json", "-o", str(file))
+    assert "paths of a network" in meshwright("explain", str(file), "layers[0].dispatch_s").out
+    assert "matmul_flops" in meshwright("explain", str(file), "layers[0].experts_s").out
