@@ -19,6 +19,7 @@ from meshwright.model.feed_forwards import Dense, Experts
 from meshwright.model.formats import BF16, WHOLE, fp8_block, weight_format
 from meshwright.model.mixers import Attention
 from meshwright.model.model import Block, BlockGroup, Model
+from meshwright.model.reader import read_model
 from meshwright.system.conditions import read_condition
 from meshwright.system.engine import ENGINES, JOB_NAMES, NAMES, read_engine
 from tests.laws.strategies import models
@@ -191,3 +192,11 @@ def test_a_scale_for_a_whole_row_is_cut_with_its_row(name):
     )  # fmt: skip
     assert model.weights.block == (1, WHOLE)
     assert first_broken(model, table([Layout(tp=2)]), 2, engine_rules(read_engine(name)))[0] is None
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "tensorrt-llm"])
+def test_no_engine_is_quoted_of_heads_that_its_config_does_not_count(name):
+    """Eight output groups beside 64 attention heads: 16 ranks break our rule, and no engine's of attention heads."""
+    model = read_model("deepseek-ai/DeepSeek-V4-Flash")
+    said = first_broken(model, table([Layout(tp=16, etp=16)]), 16, rules_of(name))[0]
+    assert (said.code, "8 output groups" in said.reason) == ("LAY003", True)

@@ -23,6 +23,7 @@ from meshwright.layout.ownership import AXIS_OF_ROLE, local_sizes
 from meshwright.layout.rules import Rule
 from meshwright.model.feed_forwards import Dense, Experts
 from meshwright.model.formats import WHOLE
+from meshwright.model.mixers.told import ATTENTION_HEADS
 from meshwright.model.model import block_weights
 from meshwright.system.conditions import Condition, read_condition
 from meshwright.system.engine import (
@@ -280,7 +281,8 @@ def _all_parts(model: Model) -> tuple[tuple[tuple[str, Any], ...], ...]:
 
 
 def _attention(block: Block) -> list[dict[str, Any]]:
-    heads = [{"heads": count} for count in block.mixer.head_counts]
+    counts = zip(block.mixer.head_counts, block.mixer.head_names, strict=True)
+    heads = [{"heads": count} for count, what in counts if what == ATTENTION_HEADS]  # what engines read in the config
     return [*heads, *({"kv_heads": count} for count in block.mixer.kv_head_counts)]
 
 

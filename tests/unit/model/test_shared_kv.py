@@ -15,6 +15,8 @@ from meshwright.model.model import parameter_counts
 from meshwright.scenarios.fit import FitOptions, fit, replica_layout
 from meshwright.scenarios.inspect import InspectOptions, inspect
 from meshwright.system.system import read_system
+from meshwright.workload.saved import block_saved
+from meshwright.workload.saved_entries import Kernels
 
 _OWN = {"heads": 8, "kv_heads": 2, "head_dim": 64, "qk_norm": "head"}
 _WIDE = {"intermediate": 1024}
@@ -70,6 +72,9 @@ def test_training_of_such_layers_is_refused_and_stages_are_said_to_be_left_out()
     with pytest.raises(ModelError) as problem:
         plain_attention(SHARED.kinds[-1].mixer, "saved activations")
     assert problem.value.code == "MOD030"
+    with pytest.raises(ModelError, match="over another layer's keys"):
+        block_saved(SHARED, 2, 128, Kernels(attention="flash", elementwise="eager", loss="materialised"))
+    assert block_saved(ALONE, 0, 128, Kernels(attention="flash", elementwise="eager", loss="materialised")).saved
     said = fit(SHARED, read_system("hgx-h100"), replica_layout(SHARED, 1, 2, 1), FitOptions()).not_modelled
     assert any("stages that lack the layer whose keys and values theirs read" in text for text in said)
     assert not any("stages that lack" in text for text in fit(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from meshwright.base.errors import ModelError
 from meshwright.model.mixers.saving import Kept, KeptNorm, KeptScores, Training, core_gradients, held
-from meshwright.model.mixers.told import MatrixProduct, PairProduct, PositionState, Span
+from meshwright.model.mixers.told import ATTENTION_HEADS, MatrixProduct, PairProduct, PositionState, Span
 from meshwright.model.tensors import Dim, Part, Tensor
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Attention:
     @property
     def head_names(self) -> tuple[str, ...]:
         """What each of `head_counts` is a count of."""
-        return ("attention heads",)
+        return (ATTENTION_HEADS,)
 
     @property
     def kv_head_counts(self) -> tuple[int, ...]:

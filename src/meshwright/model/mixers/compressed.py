@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from meshwright.base.errors import ModelError
 from meshwright.model.mixers.latent import INDEX_KEY, Indexer
-from meshwright.model.mixers.told import MatrixProduct, PairProduct, PositionState, SessionState, Span
+from meshwright.model.mixers.told import ATTENTION_HEADS, MatrixProduct, PairProduct, PositionState, SessionState, Span
 from meshwright.model.tensors import Dim, Part, Tensor
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class CompressedAttention:
     @property
     def head_names(self) -> tuple[str, ...]:
         """What each of `head_counts` is a count of."""
-        return ("attention heads", "output groups")
+        return (ATTENTION_HEADS, "output groups")
 
     @property
     def kv_head_counts(self) -> tuple[int, ...]:

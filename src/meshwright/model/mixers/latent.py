@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from meshwright.model.formats import Format
 from meshwright.model.mixers._latent_training import latent_training
-from meshwright.model.mixers.told import ALL, MatrixProduct, PairProduct, PositionState, Span
+from meshwright.model.mixers.told import ALL, ATTENTION_HEADS, MatrixProduct, PairProduct, PositionState, Span
 from meshwright.model.tensors import Dim, Part, Tensor
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class LatentAttention:
     @property
     def head_names(self) -> tuple[str, ...]:
         """What each of `head_counts` is a count of."""
-        return ("attention heads",)
+        return (ATTENTION_HEADS,)
 
     @property
     def kv_head_counts(self) -> tuple[int, ...]:

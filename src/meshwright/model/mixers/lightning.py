@@ -16,7 +16,7 @@ from meshwright.model.mixers._recurrent import (
 )
 from meshwright.model.mixers._recurrent_training import LEFT_OUT, kept, product_input
 from meshwright.model.mixers.saving import FP32_BITS, KeptNorm, Training, held
-from meshwright.model.mixers.told import Recurrence
+from meshwright.model.mixers.told import ATTENTION_HEADS, Recurrence
 from meshwright.model.tensors import Dim, Tensor
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Lightning(FixedState):
     @property
     def head_names(self) -> tuple[str, ...]:
         """What each of `head_counts` is a count of."""
-        return ("attention heads",)
+        return (ATTENTION_HEADS,)
 
     def weights(self, hidden: int) -> tuple[Tensor, ...]:
         """Projections [out, in] and the norm over all heads together."""

@@ -50,6 +50,8 @@ class Span:
 
 
 ALL: Final = Span()
+ATTENTION_HEADS: Final = "attention heads"
+"""Of `head_names`: what configs call num_attention_heads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
