@@ -126,6 +126,29 @@ def reserve_rule(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, st
     return found, constants | ({} if rows is None else {"max_batched_tokens": rows})
 
 
+def context_options(verb: Verb) -> Verb:
+    """--cp-split and --cp-exchange, of sequences and prompts; `ContextPlan` takes both."""
+    decorators = (
+        click.option(
+            "--cp-split",
+            type=click.Choice(["zigzag", "contiguous", "striped"]),
+            default="zigzag",
+            show_default=True,
+            help="Positions of a sequence that each rank of cp keeps.",
+        ),
+        click.option(
+            "--cp-exchange",
+            type=click.Choice(["ring", "all-gather", "ulysses"]),
+            default="ring",
+            show_default=True,
+            help="How attention meets the positions of other ranks of cp.",
+        ),
+    )
+    for decorator in reversed(decorators):
+        verb = decorator(verb)
+    return verb
+
+
 def engine_options(help_text: str) -> Callable[[Verb], Verb]:
     """--engine, and how it is started; `with_engine` reads them."""
     decorators = (

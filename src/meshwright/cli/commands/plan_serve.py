@@ -12,6 +12,7 @@ from meshwright.cli.options import (
     ModelChoice,
     Output,
     changed,
+    context_options,
     engine_options,
     form_option,
     layout_option,
@@ -89,20 +90,7 @@ _READS: Final = "expected, full, a number, or a routing: uniform, even, zipf:S, 
     help="A part stops: card, node, or a domain.",
 )
 @click.option("--cp", default="1", show_default=True, metavar="N,...", help="Degrees of context parallelism to try.")
-@click.option(
-    "--cp-split",
-    type=click.Choice(["zigzag", "contiguous", "striped"]),
-    default="zigzag",
-    show_default=True,
-    help="Positions of a prompt that each rank of cp keeps.",
-)
-@click.option(
-    "--cp-exchange",
-    type=click.Choice(["ring", "all-gather", "ulysses"]),
-    default="ring",
-    show_default=True,
-    help="How a prompt meets the positions of other ranks of cp.",
-)
+@context_options
 @engine_options("Whose rules the layouts keep, and whose pool memory, as in vllm [those of all engines].")
 @click.option("--flips", type=click.Choice(["search", "none"]), default="search", show_default=True)
 @click.option("--basis", type=click.Choice(["datasheet"]), default="datasheet", show_default=True)

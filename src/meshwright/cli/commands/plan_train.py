@@ -12,6 +12,7 @@ from meshwright.cli.options import (
     ModelChoice,
     Output,
     changed,
+    context_options,
     layout_option,
     model_options,
     output_options,
@@ -75,20 +76,7 @@ _TRAIN_JOB: Final = ("tokens", "sequence", "global_batch", "deadline", "reserve"
 )
 @click.option("--prefetch", type=click.Choice(["on", "off"]), default="on", show_default=True)
 @click.option("--nic", type=click.Choice(["own", "shared"]), default="own", show_default=True)
-@click.option(
-    "--cp-split",
-    type=click.Choice(["zigzag", "contiguous", "striped"]),
-    default="zigzag",
-    show_default=True,
-    help="Positions that each rank of cp keeps.",
-)
-@click.option(
-    "--cp-exchange",
-    type=click.Choice(["ring", "all-gather", "ulysses"]),
-    default="ring",
-    show_default=True,
-    help="How attention meets the positions of other ranks of cp.",
-)
+@context_options
 @click.option("--routing", default="even", show_default=True, help=_ROUTING)
 @click.option("--capacity-factor", type=float, default=None, help="Rows of an expert at most, over the mean [any].")
 @click.option("--card-mtbf", default=None, help="Mean time between failures of one device, as in 337.07d.")
