@@ -125,9 +125,18 @@ def test_a_rank_killed_while_it_trains_ends_the_run_and_is_named():
 
 
 def test_ctrl_c_ends_every_rank():
-    run, ranks = started("--layout", "tp=2", ranks=2)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
+    try:
+        run, ranks = started("--layout", "tp=2", ranks=2)
+    finally:
+        signal.signal(signal.SIGINT, before)
     run.send_signal(signal.SIGINT)
-    out, err = run.communicate(timeout=60)
+    try:
+        out, err = run.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        for number in (run.pid, *ranks):
+            os.kill(number, signal.SIGKILL)
+        raise
     assert (run.returncode, out) == (130, "")
     assert err.endswith("interrupted\n")
     assert gone_within(ranks, 10)

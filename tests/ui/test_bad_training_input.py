@@ -69,7 +69,7 @@ _LINES = {
     "a workspace beyond any device": ("--workspace 1e40GiB", "JOB021", "at most"),
     "a group of layers that the model does not have": ("--set model.groups[7].count=2", "IO014", "known: 0"),
     "a group without layers": ("--set model.groups.0.count=0", "MOD014", "from 1"),
-    "heads that its KV heads do not divide": ("--set model.groups.0.block.mixer.heads=3", "MOD007", "KV head"),
+    "heads that its KV heads do not divide": ("--set model.groups.0.block.mixer.heads=3", "MOD007", "go together"),
     "a recipe by its name where a field is set": ("--set job.recipe=bf16-lora", "IO013", "name a field"),
     "a system twice": ("--on hgx-h100,hgx-h100", "SYS013", "once"),
     "a system twice, written otherwise": ("--on hgx-h100x1,hgx-h100", "SYS013", "once"),

@@ -203,6 +203,7 @@ MEANING = {
     "LAY036": "cp that does not cut the sequence into equal shards a rank",
     "LAY050": "cp and tp that do not divide the heads that ulysses deals out",
     "LAY051": "cp whose split or exchange cannot pass the state of a recurrence on",
+    "LAY053": "copies of attention whose contexts lie over ranks",
     "LAY052": "experts over ranks of cp that send each other no rows",
     "LAY034": "host memory that does not suffice for an offload",
     "LAY035": "an offload that is not known",

@@ -11,6 +11,7 @@ from meshwright.job.routing import read_expert_reads, read_token_routing
 from meshwright.job.serve import ServeJob
 from meshwright.job.train import TrainJob
 from meshwright.model.reader import read_model
+from meshwright.scenarios._engine_pool import EngineOptions
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.serving import ServeOptions, plan_serve
 from meshwright.scenarios.training import plan_train
@@ -59,7 +60,8 @@ def test_every_row_of_a_copy_of_attention_and_of_the_experts_is_told():
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_what_an_engine_takes_of_copies_shares_all_experts_or_none(engine):
-    found = [item for item in planned(attention="any", engine=engine).candidates if item.layout["dp_replicate"] > 1]
+    plan = planned(attention="any", engine=EngineOptions(name=engine))
+    found = [item for item in plan.candidates if item.layout["dp_replicate"] > 1]
     taken = [item.layout for item in found if item.excluded is None]
     assert taken
     for layout in taken:
