@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.ui.program import Outcome
 
 # Amounts that may fall below zero: what is left over, what a deadline leaves, and what a change saves or adds.
-_SIGNED = ("free_bytes", "saving_s", "increase_s", "slack_s", "limit_s", "comm_wait_s", "left_s")
+_SIGNED = ("free_bytes", "free_outside_bytes", "saving_s", "increase_s", "slack_s", "limit_s", "comm_wait_s", "left_s")
 _AMOUNTS = ("_bytes", "_s", "_count", "_per_step", "_per_token", "parameters", "max_sessions", "max_kv_tokens")
 
 
