@@ -85,6 +85,41 @@ def test_a_dispatch_takes_what_its_busiest_link_takes(routing, exact):
             assert own <= of_links * 1.01
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout(dp_replicate=4, tp=2, ep=8, attention=DEALT),
+        Layout(dp_replicate=8, ep=4, etp=2, attention=DEALT),
+        Layout(dp_replicate=2, tp=4, ep=4, etp=2, attention=DEALT),
+    ],
+)
+def test_even_rows_take_as_long_however_eight_ranks_cut_attention_and_experts(layout):
+    """Each of tp sends its part of a copy's rows, each of etp gets its part of a group's: 1 - 1/ep of them move."""
+
+    def each_row_s(asked):
+        few, many = (
+            step_of(asked, rows, system=BOX, dedup="none", expert_reads=read_expert_reads("even"))
+            for rows in (1024, 2048)
+        )
+        return (sent(many, asked)[0] - sent(few, asked)[0]) / (1 - 1 / asked.ep)
+
+    assert isclose(each_row_s(layout), each_row_s(Layout(dp_replicate=8, ep=8, attention=DEALT)), rel_tol=1e-9)
+
+
+def test_ranks_of_cp_that_share_the_weights_sum_experts_as_one_tp_group_does():
+    """Four ranks, whatever of them is cp: one sum after the experts, of the same group and time; nothing is sent."""
+    alone, shared = Layout(tp=4, ep=2, etp=2), Layout(tp=2, cp=2, ep=2, etp=2, attention="context_parallel")
+    sums = []
+    for layout in (alone, shared):
+        step = step_of(layout, 8)
+        assert not sent(step, layout)
+        of_tp = [(item, found) for item, found in step.exchanges if item.axis == "tp"]
+        times = [(item.after, float(found.seconds[0]), int(calls(item, table([layout]))[0])) for item, found in of_tp]
+        sums.append(times)
+    assert sums[0] == sums[1]
+    assert [count for _, _, count in sums[0]] == [MODEL.layers, MODEL.layers]
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     layout=st.sampled_from(SHARED),

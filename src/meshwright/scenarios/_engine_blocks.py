@@ -60,7 +60,7 @@ def paging(  # noqa: PLR0917 - a model, where it lies and how the engine is star
     block: positions, over all ranks of cp.   rows: of the largest step, which a window keeps beside itself while it is
     taken.
     """
-    if _alike(model):
+    if alike_layers(model):
         return _of_all_layers(model, layouts, shards, block)
     kinds = _kinds(model, layouts, shards)
     if pool.layers != "groups" or kinds is None or int((layouts.degree("pp") * layouts.degree("cp"))[0]) > 1:
@@ -139,7 +139,7 @@ def _blocks(span: Span, length: int, block: int, rows: int) -> int:
     return divide_up(length, block)
 
 
-def _alike(model: Model) -> bool:
+def alike_layers(model: Model) -> bool:
     """Whether every layer keeps the same state of every position, and nothing else."""
     states = {(block.mixer.token_state(), block.mixer.session_state()) for block in model.kinds}
     states -= {((), ())}  # blocks that keep nothing, or share what another keeps

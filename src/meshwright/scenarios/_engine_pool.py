@@ -29,7 +29,7 @@ from meshwright.cost.memory_even import Shards, sharded_ledger
 from meshwright.cost.reserve import ReserveRule
 from meshwright.layout.layouts import table
 from meshwright.scenarios._engine import serving_engine
-from meshwright.scenarios._engine_blocks import least_bytes_per_token, paging
+from meshwright.scenarios._engine_blocks import alike_layers, least_bytes_per_token, paging
 from meshwright.scenarios._shared import computed_reserve
 
 if TYPE_CHECKING:
@@ -85,9 +85,10 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
     available = available if options.kv_cache_memory is None else options.kv_cache_memory
     longest = context or model.max_positions
     pages = paging(pool, model, layouts, shards, turn, options.rule.max_batched_tokens)
+    if pages is None and options.kv_blocks is not None:
+        raise _of_unknown_size(engine, model)
     counted = _UNKNOWN if pages is None else _counted(pages, options, available, longest, turn)
-    stated = pages is not None and options.kv_blocks is not None
-    wanted, taken = counted["wanted"], counted["taken"] if stated else available
+    wanted, taken = counted["wanted"], available if options.kv_blocks is None else counted["taken"]
     return {
         "id": engine.id,
         "name": engine.name,
@@ -100,7 +101,7 @@ def engine_block(  # noqa: PLR0917 - the nouns, and what was asked of them
         "before_bytes": pool.before,
         "outside_low_bytes": _outside(pool, 0),
         "outside_high_bytes": _outside(pool, 1),
-        "free_outside_bytes": capacity - pool.before - weights - own - (available if taken is None else taken),
+        "free_outside_bytes": capacity - pool.before - weights - own - taken,
         "graphs_low_bytes": pool.graphs[0],
         "graphs_high_bytes": pool.graphs[1],
         "graphs_within": pool.graphs_within,
@@ -207,9 +208,18 @@ def kept_columns(model: Model, layouts: Layouts, options: EngineOptions, weights
     if options.kv_cache_memory is not None:
         left = left * 0 + options.kv_cache_memory
     if options.kv_blocks is not None:
+        if not alike_layers(model):
+            raise _of_unknown_size(engine, model)
         left = token_columns(model, layouts) * (block * options.kv_blocks)
     crowded = capacity - pool.before - held - own - left < _outside(pool, 0)
     return where(crowded, capacity + 0 * left, capacity - weights - left)
+
+
+def _of_unknown_size(engine: Engine, model: Model) -> EngineError:
+    cause = (
+        f"--kv-blocks: what a block of {engine.titled} holds of {model.name}, whose layers differ, is not known"
+    )
+    return EngineError(2, cause, "--kv-cache-memory, the bytes of these blocks on a device")
 
 
 def _weights(model: Model, layouts: Layouts, options: EngineOptions, shards: Shards, block: int) -> int:

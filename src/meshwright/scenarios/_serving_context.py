@@ -64,7 +64,7 @@ def serving_context_rules(context: ContextPlan) -> tuple[Rule, ...]:
             axis="dp_replicate",
             keeps=lambda _, layouts: (layouts.degree("cp") == 1) | (layouts.degree("dp_replicate") == 1),
             sentence=lambda _, row: (
-                f"dp_replicate={row.dp_replicate} copies of attention, each over cp={row.cp} ranks, have no time model"
+                f"dp_replicate={row.dp_replicate} copies of attention, each over cp={row.cp} ranks: plan either"
             ),
             reads=("cp",),
         ),

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from meshwright.base.errors import EngineError
 from meshwright.base.parse import build
 from meshwright.job.serve import ServeJob
 from meshwright.model.reader import read_model
@@ -32,6 +33,20 @@ def test_the_largest_batch_is_what_the_pool_of_fit_has_blocks_for(engine, share)
     pool = fit(model, read_system("hgx-h100"), replica_layout(model, 2, 1, 1), asked).body["memory"]["engine"]
     found = _plan(engine, gpu_memory_utilization=share).candidates[0]
     assert found.measures["batch"] == int(pool["max_concurrency"])
+
+
+def test_blocks_that_hold_not_all_layers_are_no_bytes_of_a_plan_and_none_of_unknown_size_are_taken():
+    """A block of gpt-oss is of one of two groups of layers: fit counts it, a plan does not guess."""
+    system, job = read_system("hgx-h100"), ServeJob(sessions=8, context=8192, new_tokens=64)
+    asked = {"engine": {"name": "vllm", "kv_blocks": 4096}}
+    grouped, hybrid = read_model("openai/gpt-oss-120b"), read_model("Qwen/Qwen3-Next-80B-A3B-Instruct")
+    said = fit(grouped, system, replica_layout(grouped, 2, 1, 1), build(FitOptions, {"context": 8192, **asked}, "fit"))
+    assert said.body["memory"]["engine"]["layer_groups"] == 2
+    with pytest.raises(EngineError) as problem:
+        plan_serve(grouped, system, job, build(ServeOptions, asked, "options"))
+    assert (problem.value.code, "--kv-cache-memory" in problem.value.fix) == ("ENG002", True)
+    with pytest.raises(EngineError, match="whose layers differ"):
+        fit(hybrid, system, replica_layout(hybrid, 4, 1, 1), build(FitOptions, asked, "fit"))
 
 
 def test_a_session_takes_whole_blocks():

@@ -112,7 +112,7 @@ class Attention:
         """None."""
         return ()
 
-    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:  # noqa: ARG002
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:  # noqa: ARG002 - none is fused
         """Queries, keys and values, scores, and the output; norms and a gate where it has them.
 
         Materialised products copy keys and values to every query head. Source: transformers 5.24, Qwen3Attention and

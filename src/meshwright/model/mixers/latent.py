@@ -141,7 +141,7 @@ class LatentAttention:
         """None."""
         return ()
 
-    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:  # noqa: ARG002
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:  # noqa: ARG002 - no kernel joins
         """As `_latent_training` says."""
         return latent_training(self, hidden, kernel)
 
