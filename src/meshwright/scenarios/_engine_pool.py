@@ -216,9 +216,7 @@ def kept_columns(model: Model, layouts: Layouts, options: EngineOptions, weights
 
 
 def _of_unknown_size(engine: Engine, model: Model) -> EngineError:
-    cause = (
-        f"--kv-blocks: what a block of {engine.titled} holds of {model.name}, whose layers differ, is not known"
-    )
+    cause = f"--kv-blocks: what a block of {engine.titled} holds of {model.name}, whose layers differ, is not known"
     return EngineError(2, cause, "--kv-cache-memory, the bytes of these blocks on a device")
 
 
