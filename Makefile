@@ -26,7 +26,6 @@ lint: $(VENV)/.test  ## the gates: style, format, spelling, types, architecture
 	$(BIN)/lint-imports --no-logo --no-cache
 
 campaign: $(VENV)/.test  ## long randomised tests, and docs/campaign.md
-	$(BIN)/pytest -n $(WORKERS) -m campaign --hypothesis-profile=campaign
 	$(BIN)/python -m tests.campaign
 
 campaign-parity: $(VENV)/.test  ## the part of it that runs every kind of layout on real processes

@@ -120,6 +120,9 @@ def test_heads_that_ulysses_cannot_deal_exclude_a_layout_and_experts_beyond_tp_t
     assert found["error"]["code"] == "LAY050"
     found = meshwright(*line, "--layout", "tp=1,cp=2,ep=2,pp=1", "--format", "json").answer
     assert (found["error"]["code"], found["error"]["fix"]) == ("LAY052", "--layout attention=context_parallel")
+    typed = "tp=1,cp=2,pp=1,ep=4,dp_replicate=2,attention=context_parallel"
+    found = meshwright(*line, "--attention", "any", "--layout", typed, "--format", "json").answer
+    assert (found["error"]["code"], found["error"]["fix"]) == ("LAY053", "--layout dp_replicate=1,ep=2")
 
 
 def test_a_recurrence_that_cannot_follow_positions_excludes_a_layout():

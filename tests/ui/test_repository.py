@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 from functools import cache
+from pathlib import Path
 
 import pytest
 
+import meshwright as package
+from tests.campaign import PARTS
 from tests.ui.program import ROOT, meshwright
 from tests.ui.quoted import commands, matches
 
@@ -62,6 +65,23 @@ def test_every_command_of_a_page_runs_and_prints_what_the_page_quotes(page, tmp_
         refused = item.output is not None and "error[" in item.output
         assert found.code in ({2} if refused else {0, 1}), f"{item.command}: {found.err}"
         assert item.output is None or matches(item.output, found.out), f"python -m tests.ui.quoted {page}"
+
+
+def test_the_tests_read_the_package_of_their_own_checkout():
+    """A PYTHONPATH that was left set would have the gates judge another tree."""
+    assert Path(package.__file__).is_relative_to(ROOT)
+
+
+def test_every_file_with_tests_of_a_campaign_lies_in_one_part_of_it():
+    marked = [name for name, text in texts().items() if name.startswith("tests/") and "pytest.mark.campaign" in text]
+    parts = [part for part in PARTS.values() if part.marks == "campaign"]
+    found = {
+        name: sum(name.startswith(part.folder) and name != part.without for part in parts)
+        for name in marked
+        if name != Path(__file__).relative_to(ROOT).as_posix()
+    }
+    assert len(found) > 10
+    assert set(found.values()) == {1}, found
 
 
 def test_the_first_page_shows_a_plan_and_its_output():

@@ -17,7 +17,7 @@ from meshwright.layout.layouts import Layouts
 from meshwright.model.feed_forwards import Dense, Experts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from meshwright.base.numbers import Bools, Ints
     from meshwright.layout.layout import Layout
@@ -109,7 +109,7 @@ def _nearest(model: Model, row: Layouts, rule: Rule, most: int, rules: Sequence[
     if whole is not None:
         return whole
     if len(rules) > len(RULES):
-        return _given_up(model, row, rules)
+        return _given_up(model, row, most, rules)
     return _nearest_whole(model, row, rule, most, (rule,))
 
 
@@ -140,20 +140,33 @@ def _nearest_value(model: Model, row: Layouts, rule: Rule, rules: Sequence[Rule]
     return None if found is None else f"{rule.axis}={str(found).lower()}"
 
 
-def _given_up(model: Model, row: Layouts, rules: Sequence[Rule]) -> str | None:
-    """The row with fields of broken rules given up one after the other, until it keeps every rule."""
+def _given_up(model: Model, row: Layouts, most: int, rules: Sequence[Rule]) -> str | None:
+    """The row with fields of broken rules given up one after the other, until it keeps every rule.
+
+    Where none is left to give up, the last one's closest degree that keeps them all.
+    """
     given: dict[str, Any] = {}
     for _ in range(len(_PLAIN)):
-        probe = row.changed({name: np.array([value], row.columns[name].dtype) for name, value in given.items()})
+        probe = _with(row, given)
         broken = [rule for rule in rules if not rule.keeps(model, probe)[0]]
         if not broken:
-            return ",".join(f"{name}={str(value).lower()}" for name, value in given.items())
+            return ",".join(_fields(given))
         read = [name for rule in broken for name in (rule.axis, *rule.reads) if name in _PLAIN and name not in given]
         left = [name for name in read if probe.columns[name].tolist()[0] != _PLAIN[name]]
         if not left:
-            return None
+            others = {name: value for name, value in given.items() if name != broken[0].axis}
+            whole = _nearest_whole(model, _with(row, others), broken[0], most, rules)
+            return None if whole is None else ",".join((*_fields(others), whole))
         given[left[0]] = _PLAIN[left[0]]
     return None
+
+
+def _with(row: Layouts, given: Mapping[str, Any]) -> Layouts:
+    return row.changed({name: np.array([value], row.columns[name].dtype) for name, value in given.items()})
+
+
+def _fields(given: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={str(value).lower()}" for name, value in given.items()]
 
 
 def keeps(model: Model, layouts: Layouts, rules: Sequence[Rule]) -> Bools:

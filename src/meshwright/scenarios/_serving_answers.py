@@ -63,7 +63,11 @@ LEFT_OUT: Final = (
     "what software adds to an exchange: by formula it is wires alone, a bound; libraries take a multiple at a few KiB",
     ENUMERATED,
 )
-SKEW: Final = "skewed routing"
+_SKEW: Final = "skewed routing"
+EXPERTS_LEFT_OUT: Final = (
+    f"{_SKEW}, unless --expert-reads gives it: rows choose experts uniformly and independently",
+    "the busiest group of ep beyond a lower bound: what one row's busiest group has, and others are expected to add",
+)
 ROUTED_LEFT_OUT: Final = (
     "routing: how a row's choices depend on each other, and rows on rows; layers count at the mean of their loads",
 )
@@ -82,18 +86,17 @@ _OF_EXPERTS: Final = ("expert_reads", "attention", "dedup", "dispatch", "combine
 STAGED_LEFT_OUT: Final = "contention for host memory: devices of a box have no peer-to-peer path and stage through it"
 
 
-def left_out(  # noqa: PLR0917 - the nouns, what was asked, and what was enumerated
+def left_out(
     model: Model,
     system: System,
     options: ServeOptions,
     own: Sequence[str],
-    of_experts: Sequence[str],
     layouts: Layouts,
 ) -> tuple[str, ...]:
-    """What no serving plan models, what this one does not (`own`), and what a mixture adds (`of_experts`), or cp."""
-    experts = of_experts if has_experts(model) else ()
+    """What no serving plan models, what this one does not (`own`), and what a mixture adds, or cp."""
+    experts = EXPERTS_LEFT_OUT if has_experts(model) else ()
     if isinstance(options.expert_reads, (tuple, RoutedReads)):
-        experts = (*(text for text in experts if not text.startswith(SKEW)), *ROUTED_LEFT_OUT)
+        experts = (*(text for text in experts if not text.startswith(_SKEW)), *ROUTED_LEFT_OUT)
     copies = COPIES_LEFT_OUT if int(layouts.degree("dp_replicate").max(initial=1)) > 1 else ()
     told = tuple(COPIES_ENUMERATED if copies and text == ENUMERATED else text for text in LEFT_OUT)
     context = context_left_out(model) if has_context(layouts) else ()

@@ -47,10 +47,6 @@ _PREFILL_LEFT_OUT: Final = {
     "cached": "prefill: contexts are cached when their sessions arrive (columns `..._with_prefill...` stand beside)",
     "between_steps": "chunked prefill: prompts run whole, one at a time, between two steps of the replica",
 }
-EXPERTS_LEFT_OUT: Final = (
-    "skewed routing, unless --expert-reads gives it: rows choose experts uniformly and independently",
-    "the busiest group of ep beyond a lower bound: what one row's busiest group has, and others are expected to add",
-)
 
 
 def plan_batches(model: Model, system: System, job: ServeJob, options: ServeOptions) -> Result:
@@ -76,7 +72,6 @@ def plan_batches(model: Model, system: System, job: ServeJob, options: ServeOpti
             system,
             chosen,
             (_PREFILL_LEFT_OUT[chosen.prefill], *BATCHES_LEFT_OUT),
-            EXPERTS_LEFT_OUT,
             table.space.layouts,
         ),
         sources=sources_used(model, system, found),

@@ -56,7 +56,6 @@ FIFO_LEFT_OUT: Final = (
 GROUPS_LEFT_OUT: Final = (
     "layers keep what their windows and states hold, not the blocks in which the engine groups them"
 )
-EXPERTS_LEFT_OUT: Final = "skewed routing: tokens choose experts uniformly; one token pays its expected busiest group"
 
 
 def plan_serve(model: Model, system: System, job: ServeJob, options: ServeOptions) -> Result:
@@ -98,7 +97,7 @@ def _plan_in_turn(model: Model, system: System, job: ServeJob, options: ServeOpt
         flips=flips(model, system, job, chosen, table) if chosen.flips == "search" and table.valid.any() else (),
         sensitivity=() if best is None else _sensitivity(model, system, job, chosen, table, ranked, best),
         warnings=warnings_of(model, system, job, chosen, best, found),
-        not_modelled=left_out(model, system, chosen, FIFO_LEFT_OUT, (EXPERTS_LEFT_OUT,), table.layouts),
+        not_modelled=left_out(model, system, chosen, FIFO_LEFT_OUT, table.layouts),
         sources=sources_used(model, system, found),
         basis=_BASIS | reserve_basis(table.reserve, "candidates[].memory"),
         body={"curves": _curves(system, job, chosen, table, ranked)} if job.deadline_from is not None else {},
