@@ -19,6 +19,7 @@ from meshwright.layout.layouts import table
 from meshwright.model.feed_forwards import Experts
 from meshwright.model.mixers import LatentAttention
 from meshwright.model.reader import read_config
+from meshwright.workload.gradients import block_gradients
 from meshwright.workload.saved import block_saved
 from meshwright.workload.saved_entries import Kernels
 from tests.oracle.saved_tensors import kept_bytes
@@ -361,3 +362,7 @@ def test_a_sparse_kernel_keeps_the_row_that_all_heads_read_and_the_choice():
         "chosen_rows": (8, 32),
     }
     assert "keys_and_values" not in columns_of
+    held = block_gradients(model, 0, 33, Kernels(attention="flash"))[0]["attention"]
+    assert {item.tensor.name: item.bits for item in held}[
+        "latent_row.gradient"
+    ] == 32  # summed over the queries that read it

@@ -128,6 +128,10 @@ class Model:
     source: Source | None = None
     notes: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        """Of a few fields, as it is asked often; models that differ in the others are told apart by comparison."""
+        return hash((self.name, self.hidden, self.vocab, len(self.groups)))
+
     @property
     def layers(self) -> int:
         """Number of blocks."""
@@ -136,18 +140,29 @@ class Model:
     @property
     def kinds(self) -> tuple[Block, ...]:
         """The distinct blocks, in order of first use."""
-        return tuple(dict.fromkeys(group.block for group in self.groups))
+        objects = {id(group.block): group.block for group in self.groups}  # few, where `sharing` made them so
+        return tuple(dict.fromkeys(objects.values()))
 
     @property
     def kind_of_layer(self) -> tuple[int, ...]:
         """For each layer, the index of its block in `kinds`."""
-        index = {block: place for place, block in enumerate(self.kinds)}
-        return tuple(chain.from_iterable([index[group.block]] * group.count for group in self.groups))
+        index = self._kind_of_object()
+        return tuple(chain.from_iterable([index[id(group.block)]] * group.count for group in self.groups))
 
     @property
     def kind_counts(self) -> tuple[int, ...]:
         """How many layers each kind has."""
-        return tuple(sum(group.count for group in self.groups if group.block == block) for block in self.kinds)
+        index = self._kind_of_object()
+        counts = dict.fromkeys(index.values(), 0)
+        for group in self.groups:
+            counts[index[id(group.block)]] += group.count
+        return tuple(counts.values())
+
+    def _kind_of_object(self) -> dict[int, int]:
+        """The index in `kinds` of each block object, by its identity."""
+        objects = {id(group.block): group.block for group in self.groups}
+        index = {block: place for place, block in enumerate(dict.fromkeys(objects.values()))}
+        return {identity: index[block] for identity, block in objects.items()}
 
     def format_of(self, tensor: Tensor) -> Format:
         """The format a weight is stored in."""
@@ -186,6 +201,13 @@ def group_blocks(blocks: list[Block]) -> tuple[BlockGroup, ...]:
         else:
             groups.append(BlockGroup(count=1, block=block))
     return tuple(groups)
+
+
+def sharing(model: Model) -> Model:
+    """The same model, its equal blocks one object: what is asked of each kind is then asked of few."""
+    known: dict[Block, Block] = {}
+    groups = tuple(replace(group, block=known.setdefault(group.block, group.block)) for group in model.groups)
+    return replace(model, groups=groups)
 
 
 @cache

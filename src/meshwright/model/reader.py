@@ -22,7 +22,7 @@ from meshwright.model.arithmetic import Arithmetic, arithmetic_of
 from meshwright.model.config import Fields, shown
 from meshwright.model.description import read_description
 from meshwright.model.formats import PLAIN, find_plain
-from meshwright.model.model import Apart, Model
+from meshwright.model.model import Apart, Model, sharing
 from meshwright.model.quantization import KV_FIELDS, SECTIONS
 from meshwright.model.what_if import check_weights, with_formats
 
@@ -61,8 +61,8 @@ def read_model(
     """
     found = _locate(name, cache, download=download)
     if found.described:
-        return with_formats(read_description(found.config, found.name), weights, kv)
-    return replace(read_config(found.config, found.name, weights=weights, kv=kv), source=found.source)
+        return sharing(with_formats(read_description(found.config, found.name), weights, kv))
+    return sharing(replace(read_config(found.config, found.name, weights=weights, kv=kv), source=found.source))
 
 
 def read_arithmetic(name: str, *, cache: Path | None = None, download: bool = False) -> Arithmetic:
