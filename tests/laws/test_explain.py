@@ -176,6 +176,17 @@ def test_random_paths_of_random_results_evaluate_to_their_number():
     assert {"candidates", "inputs"} <= set.union(*heads)
 
 
+def test_points_of_the_front_with_one_layout_are_told_apart_by_their_batch():
+    job = ServeJob(sessions=9, context=1000, new_tokens=8, tpot=0.1, ttft=3.0)
+    plan = plan_serve(read_model("Qwen/Qwen3-32B"), read_system("hgx-h100"), job, ServeOptions(flips="none"))
+    found = json.loads(json.dumps(as_json(plan)))
+    points = found["pareto"]
+    assert len(points) > len({item["id"] for item in points}) > 1
+    for place, point in enumerate(points):
+        told = explain(found, ExplainOptions(path=f"pareto[{place}].tokens_per_s"))
+        assert told.body["value"] == point["tokens_per_s"]
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("chunk", range(10))
 def test_more_paths_of_more_results_evaluate_to_their_number(chunk: int, record_property: Any):
