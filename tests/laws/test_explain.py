@@ -35,12 +35,19 @@ from meshwright.cost.overheads import retry_count
 from meshwright.cost.reserve import ReserveRule
 from meshwright.cost.stragglers import expected_max
 from meshwright.job.faults import Fault
+from meshwright.model.model import Model
 from meshwright.scenarios._engine_pool import EngineOptions, budget_bytes, hundredths
+from meshwright.scenarios._shared import has_experts
 from meshwright.scenarios.explain import ExplainOptions, explain
 from meshwright.scenarios.fit import replica_layout
 from meshwright.workload.feed_forward import busiest_share
 
 MODELS = ("Qwen/Qwen3-32B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B-FP8", "mistralai/Mixtral-8x7B-v0.1", "tiny-qwen3")
+RESULT_MODELS = (
+    *MODELS,
+    *("deepseek-ai/DeepSeek-V2-Lite", "deepseek-ai/DeepSeek-V3.2-Exp", "Qwen/Qwen3.5-9B", "openai/gpt-oss-120b"),
+    *("Qwen/Qwen3-Next-80B-A3B-Instruct", "nvidia/Nemotron-H-56B-Base-8K", "moonshotai/Kimi-Linear-48B-A3B-Instruct"),
+)
 SYSTEMS = ("hgx-h100", "hgx-h100 x2", "hgx-h200")
 PATHS = 80
 RESULTS = 20
@@ -105,7 +112,7 @@ def numbers(value: Any, path: str = "") -> list[str]:
 def document(seed: int) -> dict[str, Any]:
     """A random result of a random verb."""
     draw = Random(seed)  # noqa: S311 - test cases, not secrets
-    model, system = read_model(draw.choice(MODELS)), read_system(draw.choice(SYSTEMS))
+    model, system = read_model(draw.choice(RESULT_MODELS)), read_system(draw.choice(SYSTEMS))
     context = draw.choice((1000, 8192, 65_536))
     verb = draw.choice(("turns", "batches", "fit", "inspect"))
     reserve = draw.choice((None, ReserveRule()))
@@ -120,7 +127,8 @@ def document(seed: int) -> dict[str, Any]:
             model, system, layout, FitOptions(context=context, sessions=sessions, reserve=reserve, engine=engine)
         )
     elif verb == "turns":
-        result = plan_serve(model, replace(system, node_power=10_200.0), _turns(draw, context), _options(draw, reserve))
+        powered = replace(system, node_power=10_200.0)
+        result = plan_serve(model, powered, _turns(draw, context), _options(draw, model, reserve))
     else:
         job = ServeJob(
             sessions=draw.randint(1, 99),
@@ -130,7 +138,7 @@ def document(seed: int) -> dict[str, Any]:
             ttft=draw.choice((3.0, 60.0)),
         )
         prefill = draw.choice(("cached", "between_steps"))
-        result = plan_serve(model, system, job, replace(_options(draw, reserve), fault=None, prefill=prefill))
+        result = plan_serve(model, system, job, replace(_options(draw, model, reserve), fault=None, prefill=prefill))
     return json.loads(json.dumps(as_json(result)))
 
 
@@ -146,8 +154,8 @@ def _turns(draw: Random, context: int) -> ServeJob:
     )
 
 
-def _options(draw: Random, reserve: ReserveRule | None) -> ServeOptions:
-    return ServeOptions(
+def _options(draw: Random, model: Model, reserve: ReserveRule | None) -> ServeOptions:
+    options = ServeOptions(
         all_reduce=draw.choice(("auto", "ring", "tree", "measured")),
         all_reduce_time=draw.choice((None, None, 2e-5)),
         weight_reads=draw.choice(("strict", "even")),
@@ -156,12 +164,29 @@ def _options(draw: Random, reserve: ReserveRule | None) -> ServeOptions:
         reserve=reserve,
         shards=draw.choice(("strict", "even")),
     )
+    more = draw.choice(("nothing", "cp", "engine", "experts"))
+    if more == "cp":
+        split, exchange = draw.choice(("zigzag", "contiguous", "striped")), draw.choice(("ring", "all_gather"))
+        return replace(options, cp=draw.choice(((1, 2), (1, 2, 4))), cp_split=split, cp_exchange=exchange)
+    if more == "engine":
+        return replace(options, reserve=None, engine=EngineOptions(name=draw.choice(("vllm", "sglang"))))
+    if more == "experts" and has_experts(model):
+        return replace(
+            options,
+            attention=draw.choice(("data_parallel", "any")),
+            expert_reads=draw.choice(("expected", "full")),
+            dedup=draw.choice(("none", "rank", "node")),
+            dispatch=draw.choice(("plain", "fp8")),
+        )
+    return options
 
 
 def explained(seed: int, draw: Random, count: int) -> set[str]:
     """So many random numbers of a random result, each evaluated; the heads of their paths."""
     found = document(seed)
-    paths = [path for path in numbers(found) if not path.startswith(("flips", "defaulted"))]
+    refused = [place for place, item in enumerate(found.get("candidates", [])) if not item["memory"]]
+    heads = ("flips", "defaulted", *(f"candidates[{place}]." for place in refused))
+    paths = [path for path in numbers(found) if not path.startswith(heads)]
     chosen = draw.sample(paths, count)
     for path in chosen:
         told = explain(found, ExplainOptions(path=path))
@@ -185,6 +210,27 @@ def test_points_of_the_front_with_one_layout_are_told_apart_by_their_batch():
     for place, point in enumerate(points):
         told = explain(found, ExplainOptions(path=f"pareto[{place}].tokens_per_s"))
         assert told.body["value"] == point["tokens_per_s"]
+
+
+def test_groups_of_as_many_layers_are_told_apart_by_their_place():
+    model = read_model("moonshotai/Kimi-Linear-48B-A3B-Instruct")
+    saved = json.loads(json.dumps(as_json(inspect(model, InspectOptions()))))
+    latent = [place for place, group in enumerate(model.groups) if "kv_rank" in dir(group.block.mixer)]
+    assert len({model.groups[place].count for place in range(len(model.groups))}) < len(model.groups) > len(latent) > 1
+    for place in latent:
+        path = f"inputs.model.groups[{place}].block.mixer.kv_rank"
+        assert explain(saved, ExplainOptions(path=path)).verdict.answer == "yes", path
+
+
+def test_a_layout_that_does_not_fit_explains_its_bytes():
+    job = ServeJob(sessions=99, context=65_536, new_tokens=5, tpot=0.1, ttft=3.0)
+    plan = plan_serve(read_model("Qwen/Qwen3-32B"), read_system("hgx-h100"), job, ServeOptions(flips="none"))
+    saved = json.loads(json.dumps(as_json(plan)))
+    large = [place for place, item in enumerate(saved["candidates"]) if item["memory"] and not item["fits"]]
+    assert large
+    for place in large:
+        told = explain(saved, ExplainOptions(path=f"candidates[{place}].memory.per_rank_bytes"))
+        assert evaluated(told.body["expression"]) == saved["candidates"][place]["memory"]["per_rank_bytes"]
 
 
 @pytest.mark.campaign

@@ -184,7 +184,7 @@ def values(column: Any) -> Any:
     if not is_traced(column):
         return column
     plain = [held(item) for item in column.reshape(-1).tolist()]
-    return np.array(plain).reshape(column.shape)
+    return np.array(plain, dtype=None if plain else np.int64).reshape(column.shape)  # nothing serves as places too
 
 
 def cell(column: Any, row: int) -> Any:

@@ -289,9 +289,9 @@ def _matching(result: Result, document: Document, steps: Sequence[Step], path: s
 
 
 def _same_item(traced: Sequence[Any], saved: Sequence[Any], place: int) -> Any:
-    """The item with the saved one's id, or, where several have it, with its words and whole numbers.
+    """The item with the saved one's id, or, where several have it or none, with its words and whole numbers.
 
-    Of plain values that at the same place.
+    Of those that have them the one at the same place, or else the first. Of plain values that at the same place.
     """
     if not isinstance(saved[place], Mapping):
         return traced[place]
@@ -300,7 +300,10 @@ def _same_item(traced: Sequence[Any], saved: Sequence[Any], place: int) -> Any:
         if len(named) <= 1 and sum(item["id"] == saved[place]["id"] for item in saved) == 1:
             return named[0] if named else None
     wanted = {name: item for name, item in saved[place].items() if isinstance(item, (str, int))}
-    fitting = (item for item in traced if all(held(_child(item, name)) == value for name, value in wanted.items()))
+    own = traced[place : place + 1]
+    fitting = (
+        item for item in (*own, *traced) if all(held(_child(item, name)) == value for name, value in wanted.items())
+    )
     return next(fitting, None)
 
 
