@@ -18,9 +18,10 @@ from meshwright import as_json, read_model, read_system
 from meshwright.base.errors import UserError
 from meshwright.base.parse import get_path, put_path
 from meshwright.job.train import TrainJob
+from meshwright.layout.layout import Layout
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.explain import ExplainOptions, explain
-from meshwright.scenarios.training import plan_train
+from meshwright.scenarios.training import plan_of_layout, plan_train
 from tests.laws.test_explain import evaluated, numbers
 
 if TYPE_CHECKING:
@@ -179,6 +180,14 @@ def test_random_paths_of_a_training_plan_evaluate_to_their_number(case):
         told = explain(found, ExplainOptions(path=path))
         assert told.verdict.answer == "yes", told.verdict.text
         assert evaluated(told.body["expression"]) == pytest.approx(told.body["saved_value"], rel=1e-12), path
+
+
+def test_a_ring_over_layers_with_windows_explains_its_step():
+    layout = Layout(dp_shard=8, cp=2, tp=2, ep=2, zero=1, micro_batch=1, recompute="full")
+    model, system = read_model("openai/gpt-oss-120b"), read_system("hgx-h100 x4")
+    saved = as_saved(plan_of_layout(model, system, JOB, TrainOptions(efficiency=0.4), layout))
+    told = explain(saved, ExplainOptions(path="candidates[0].step.total_s"))
+    assert evaluated(told.body["expression"]) == pytest.approx(saved["candidates"][0]["step"]["total_s"], rel=1e-12)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from meshwright.base.numbers import divide_up, maximum, where
-from meshwright.base.traced import named, values
+from meshwright.base.traced import held, named, values
 from meshwright.cost.collectives import formula_exchange, program_s
 from meshwright.cost.groups import group_along
 from meshwright.layout.context import has_context, joined_ways
 from meshwright.layout.ownership import fullest_sizes, local_elements, product
-from meshwright.model.mixers.told import ALL
+from meshwright.model.mixers.told import ALL, Span
 from meshwright.workload.context_split import busiest_pairs
 from meshwright.workload.messages import Message
 from meshwright.workload.ring_rounds import ring_rounds
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from meshwright.cost.collectives import Exchange
     from meshwright.cost.groups import Group
     from meshwright.layout.layouts import Layouts
-    from meshwright.model.mixers.told import Span
     from meshwright.model.model import Model
     from meshwright.system.system import System
     from meshwright.workload.batches import Batch
@@ -134,7 +133,8 @@ def ring_wait_s(  # noqa: PLR0917 - a model, a sequence over ranks, and what run
 ) -> Any:
     """Seconds that a layer waits for its ring beyond the attention of its busiest rank.
 
-    Every round waits for the rank that scores most in it, and, but for the last, for one message beside it.
+    Every round waits for the rank that scores most in it, and, but for the last, for one message beside it. The rounds'
+    shares are counted, and stand as numbers in an expression.
 
     attention_s: of the busiest rank in all rounds.   sent_s: of the messages of all rounds. Source: Liu et al., Ring
     Attention, 2023 (arXiv:2310.01889), section 3; Brandon et al., Striped Attention, 2023 (arXiv:2311.09431), section
@@ -200,9 +200,10 @@ def _repeated_heads(layouts: Layouts, message: TrainingMessage) -> Any:
 
 
 def _span(model: Model, kind: int) -> Span:
-    """What a layer's tokens see: of several products, that which mixes most."""
+    """What a layer's tokens see, without traces, as rounds are counted: of several products, that which mixes most."""
     met = model.kinds[kind].mixer.pair_products("expanded")
-    return max(met, key=lambda item: item.values.elements).span if met else ALL
+    seen = max(met, key=lambda item: item.values.elements).span if met else ALL
+    return Span(window=held(seen.window), chunk=held(seen.chunk), stride=held(seen.stride), top=held(seen.top))
 
 
 def _busiest(context: ContextPlan, tokens: int, ranks: int, span: Span) -> int:
