@@ -18,6 +18,7 @@ from meshwright.base.parse import get_path
 from meshwright.base.result import Result
 from meshwright.job.serve import ServeJob
 from meshwright.model.reader import read_model
+from meshwright.scenarios._engine_pool import EngineOptions
 from meshwright.scenarios._serving_flips import SPAN
 from meshwright.scenarios.serving import ServeOptions, plan_serve
 from meshwright.system.system import read_system
@@ -52,6 +53,24 @@ CASES = {
     ),
     "batch, prompts": (DENSE, "hgx-h100", replace(BATCH, ttft=2.0), ServeOptions(prefill="between_steps")),
     "batch, mixture, two boxes": (MIXTURE, "hgx-h100 x2", BATCH, AUTO),
+    "latent, copies of attention": (
+        "deepseek-ai/DeepSeek-V2-Lite",
+        "hgx-h100",
+        BATCH,
+        ServeOptions(attention="any", dedup="none"),
+    ),
+    "recurrent, over cp": (
+        "Qwen/Qwen3-Next-80B-A3B-Instruct",
+        "hgx-h100",
+        ServeJob(sessions=8, context=120_000, new_tokens=16),
+        ServeOptions(cp=(1, 2, 4)),
+    ),
+    "windows, an engine's pool": (
+        "openai/gpt-oss-120b",
+        "hgx-h100",
+        replace(BATCH, context=30_000),
+        ServeOptions(engine=EngineOptions(name="vllm")),
+    ),
 }
 IN_GATE = [case for case in CASES if case != "batch, mixture, two boxes"]
 IN_CAMPAIGN = [case for case in CASES if case not in {"batch, in flight", "batch, prompts"}]
