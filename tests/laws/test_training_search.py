@@ -14,6 +14,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from meshwright.job.routing import read_token_routing
 from meshwright.job.train import TrainJob
 from meshwright.layout.layout import Layout
 from meshwright.layout.layouts import table
@@ -41,12 +42,16 @@ from meshwright.workload.context_split import ContextPlan
 from meshwright.workload.recomputing import read_recompute
 from meshwright.workload.slots import SCHEDULES, read_schedule
 
-SPACES = 20
+OLDER, SPACES = 20, 28
 MOST = 20_000
-IN_GATE = (3, 7, 18)
+IN_GATE = (3, 7, 18, 21)
 MODELS = (
     *("tiny-qwen3", "tiny-qwen3-moe", "openai-community/gpt2", "Qwen/Qwen2.5-0.5B", "Qwen/Qwen3-8B"),
     *("Qwen/Qwen3-30B-A3B", "mistralai/Mixtral-8x7B-v0.1", "facebook/opt-125m"),
+)
+MIXED = (
+    *("deepseek-ai/DeepSeek-V2-Lite", "Qwen/Qwen3.5-9B", "Qwen/Qwen3-Next-80B-A3B-Instruct", "openai/gpt-oss-20b"),
+    *("moonshotai/Kimi-Linear-48B-A3B-Instruct", "nvidia/Nemotron-H-56B-Base-8K"),
 )
 SYSTEMS = ("rtx4090-host", "hgx-h100", "hgx-a100-40gb", "rtx4090-host x2", "hgx-h20 x2", "mi300x-8", "rtx4090-host x3")
 FIXED = (
@@ -73,14 +78,18 @@ class Question:
 
 
 def question(number: int) -> Question:
-    """The numbered space: the first of random draws that is not empty and not too large."""
+    """The numbered space: the first of random draws that is not empty and not too large.
+
+    From `OLDER` on of models with latent, recurrent and windowed layers, and with what is assumed of experts and cp.
+    """
     dice = Random(number)  # noqa: S311 - test cases, not secrets
-    most = 800 if number in IN_GATE else MOST
+    most = 800 if number in IN_GATE else MOST if number < OLDER else MOST // 5
+    models, assumed = (MODELS, ASSUMED) if number < OLDER else (MIXED, MORE)
     while True:
-        model, system = read_model(dice.choice(MODELS)), read_system(dice.choice(SYSTEMS))
+        model, system = read_model(dice.choice(models)), read_system(dice.choice(SYSTEMS))
         job = TrainJob(tokens=10**9, sequence=dice.choice([512, 2048, 3072]), global_batch=dice.choice([4, 6, 8, 16]))
         layout = dice.choice(FIXED) | dice.choice(FIXED)
-        options = TrainOptions(layout=layout, keep=dice.choice([1, 5, 20]), **dice.choice(ASSUMED))
+        options = TrainOptions(layout=layout, keep=dice.choice([1, 5, 20]), **dice.choice(assumed))
         if {"pp"} & layout.keys() and system.devices % layout["pp"]:
             continue
         space = training_space(model, system, job, layout, options.context)
@@ -102,6 +111,15 @@ ASSUMED = (
     {"activation_budget": 8 * 2**30, "efficiency": 0.4, "input_wait": 0.5},
     {"straggler_sigma": 0.05, "prep_workers": 2, "prep_rate": 3.0},
     {"kernel": "materialised", "loss": "fused", "shards": "strict", "card_mtbf": 3e6, "storage_write": 5e9},
+)
+
+
+MORE = (
+    {"routing": read_token_routing("zipf:1.2"), "efficiency": 0.4},
+    {"routing": read_token_routing("uniform"), "capacity_factor": 1.25},
+    {"cp_split": "contiguous", "cp_exchange": "all_gather"},
+    {"cp_exchange": "ulysses", "elementwise": "fused"},
+    {"kernel": "materialised", "nic": "shared", "usable_memory": 40 * 2**30},
 )
 
 
