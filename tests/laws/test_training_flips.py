@@ -13,6 +13,7 @@ import pytest
 from meshwright import read_model, read_system
 from meshwright.base.parse import put_path
 from meshwright.base.result import Result
+from meshwright.job.routing import read_token_routing
 from meshwright.job.train import TrainJob
 from meshwright.scenarios._training_options import TrainOptions
 from meshwright.scenarios.training import plan_train
@@ -57,6 +58,18 @@ CASES: dict[str, tuple[str, str, TrainJob, TrainOptions]] = {
         "hgx-h100 x2",
         BOXES_JOB,
         TrainOptions(efficiency=0.5, efficiency_kind="compute", job_mtbf=1e5, layout={"pp": 1, "cp": 1}),
+    ),
+    "latent, routed": (
+        "deepseek-ai/DeepSeek-V2-Lite",
+        "hgx-h100 x2",
+        BOXES_JOB,
+        TrainOptions(efficiency=0.4, routing=read_token_routing("zipf:1.1"), layout={"pp": 1, "recompute": "full"}),
+    ),
+    "recurrent, over cp": (
+        "Qwen/Qwen3.5-9B",
+        "hgx-h100 x2",
+        BOXES_JOB,
+        TrainOptions(efficiency=0.4, layout={"pp": 1, "cp": 2, "recompute": "full"}),
     ),
 }
 
