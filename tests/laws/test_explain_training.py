@@ -17,6 +17,7 @@ import pytest
 from meshwright import as_json, read_model, read_system
 from meshwright.base.errors import UserError
 from meshwright.base.parse import get_path, put_path
+from meshwright.job.routing import read_token_routing
 from meshwright.job.train import TrainJob
 from meshwright.layout.layout import Layout
 from meshwright.scenarios._training_options import TrainOptions
@@ -111,6 +112,23 @@ CASES: dict[str, tuple[str, str, TrainJob, TrainOptions]] = {
         "hgx-h100",
         replace(JOB, sequence=512, global_batch=64),
         replace(TOLD, job_mtbf=None, layout=TWO_STAGES),
+    ),
+    "latent": (
+        "deepseek-ai/DeepSeek-V2-Lite",
+        "hgx-h100 x4",
+        JOB,
+        replace(
+            TOLD,
+            routing=read_token_routing("zipf:1.1"),
+            capacity_factor=1.5,
+            layout={"pp": 1, "tp": 2, "dp_shard": 16, "ep": 8, "zero": 1, "recompute": "full", "micro_batch": 1},
+        ),
+    ),
+    "recurrent": (
+        "Qwen/Qwen3.5-9B",
+        "hgx-h100 x4",
+        JOB,
+        replace(TOLD, layout={"pp": 1, "tp": 2, "cp": 2, "dp_shard": 8, "zero": 2, "recompute": "full", "sp": True}),
     ),
 }
 CHANGES = {
