@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 from hypothesis import given, settings
@@ -150,7 +151,7 @@ def _sides(stored):
 
 
 def _aligned(layout, tensor, stored, sides):
-    """Whether no piece of a matrix cuts a block with these sides."""
+    """Whether the pieces of a matrix have together as many blocks with these sides as the matrix, started ones too."""
     if len(tensor.dims) < 2:
         return True
     ends = [tensor.dims[-2].size, tensor.dims[-1].size]
@@ -159,12 +160,9 @@ def _aligned(layout, tensor, stored, sides):
     }
     if stored.over == "elements":  # of one row: only the last word of a piece may be a started one
         return len(pieces) == 1
-    return all(_in_whole(piece, side, ends) for piece in pieces for side in sides)
+    sizes = [[stop - start for start, stop in piece] for piece in pieces]
+    return all(sum(_blocks(size, side) for size in sizes) == _blocks(ends, side) for side in sides)
 
 
-def _in_whole(piece, block, ends):
-    """Whether a piece begins and ends at edges of the blocks, or of the matrix; an empty one does."""
-    return any(start == stop for start, stop in piece) or all(
-        start % size == 0 and (stop % size == 0 or stop == end)
-        for (start, stop), size, end in zip(piece, block, ends, strict=True)
-    )
+def _blocks(sizes, side):
+    return prod(-(-size // width) for size, width in zip(sizes, side, strict=True))
