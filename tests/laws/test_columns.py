@@ -81,6 +81,16 @@ def test_a_table_gives_what_its_rows_give_alone(data, all_reduce):
     assert side_by_side([whole]) == side_by_side(alone)
 
 
+def test_an_exchange_that_only_another_row_has_forbids_nothing():
+    """The tree sums no six ranks; one row sums over them, the other deals its rows out."""
+    model = read_model("tiny-qwen3-moe")
+    summed = Layout(tp=2, dp_shard=3, ep=2, etp=2)
+    dealt = Layout(tp=1, dp_shard=6, ep=1, etp=6, attention="data_parallel")
+    both = evaluated(model, table([summed, dealt]), decode(30, 3), "tree", "strict")
+    assert both["total"][1] == evaluated(model, table([dealt]), decode(30, 3), "tree", "strict")["total"][0]
+    assert not np.isnan(np.array(both["total"]).view(np.float64)[1])
+
+
 @settings(max_examples=20)
 @given(data=st.data())
 def test_order_and_chunks_change_no_bit(data):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from meshwright.base.numbers import where
 from meshwright.base.traced import named
 from meshwright.cost.context import (
     context_exchanges,
@@ -26,6 +27,7 @@ from meshwright.layout.ownership import fullest_sizes, local_elements, local_sam
 from meshwright.workload.attention import score_flops
 from meshwright.workload.context_split import RING_OF_ZIGZAG, ContextPlan
 from meshwright.workload.expert_reach import routed_load
+from meshwright.workload.messages import has_message
 from meshwright.workload.operators import FormChoice, Operator, form_of, operators
 
 if TYPE_CHECKING:
@@ -114,10 +116,16 @@ def estimate_step(model: Model, system: System, layouts: Layouts, batch: Batch, 
     exchanges += context_exchanges(
         model, system, layouts, batch, own, table, _attention_s(work), assumptions.context, assumptions.efficiency.link
     )
-    merged = _sum([exchange.seconds * calls(message, layouts) for message, exchange in exchanges], len(layouts))
+    merged = _sum([_called_s(message, exchange, layouts) for message, exchange in exchanges], len(layouts))
     merged = named(merged, "exchange_s")
     total = named(local + merged, "step_s", _SOURCE)
     return Step(work=work, exchanges=exchanges, local_s=local, exchange_s=merged, total_s=total)
+
+
+def _called_s(message: Message, exchange: Exchange, layouts: Layouts) -> Any:
+    """Seconds of all calls of a step; none where a row has no such exchange, whatever its algorithm permits there."""
+    seconds = exchange.seconds * calls(message, layouts)
+    return seconds if message.boundary else where(has_message(message, layouts), seconds, np.zeros(1))
 
 
 def _attention_s(work: tuple[Work, ...]) -> dict[int, Floats]:
