@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from meshwright.cost.estimate import Assumptions, estimate_step
 from meshwright.cost.memory import serving_ledger
-from meshwright.layout.layout import Layout
+from meshwright.layout.layout import Layout, read_fixed
 from meshwright.layout.layouts import table
 from meshwright.layout.ownership import placement
-from meshwright.layout.rules import keeps_all
+from meshwright.layout.rules import first_broken, keeps_all
+from meshwright.model.reader import read_model
 from meshwright.model.tensors import Dim
+from meshwright.scenarios._serving_context import serving_context_rules
 from meshwright.system.system import read_system
 from meshwright.workload.activations import activations
 from meshwright.workload.batches import decode, prefill
@@ -119,3 +121,28 @@ def test_ranks_that_share_a_layer_score_as_many_pairs_as_one_tp_group_would(data
     if any(block.mixer.window is not None for block in model.kinds):
         return
     assert scored(total_of(model, layout, batch)) == scored(total_of(model, joined, batch))
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_what_is_proposed_in_place_of_a_refused_layout_keeps_every_rule(data):
+    model = read_model(data.draw(st.sampled_from(["Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-Next-80B-A3B-Instruct"])))
+    rules = serving_context_rules(ContextPlan(split=data.draw(st.sampled_from(["zigzag", "striped"]))))
+    degree = st.sampled_from((1, 2, 4, 8))
+    words = st.sampled_from(("replicated", "data_parallel", "context_parallel"))
+    rows = table(
+        [
+            Layout(tp=tp, cp=cp, ep=ep, etp=etp, dp_replicate=copies, attention=attention)
+            for tp, cp, ep, etp, copies, attention in data.draw(
+                st.lists(st.tuples(degree, degree, degree, degree, degree, words), min_size=20, max_size=20)
+            )
+        ]
+    )
+    for layout, broken in zip(rows.rows(), first_broken(model, rows, 64, rules), strict=True):
+        if broken is None or broken.nearest is None:
+            continue
+        names = [item.partition("=")[0] for item in broken.nearest.split(",")]
+        assert len(set(names)) == len(names)
+        moved = replace(layout, **read_fixed(broken.nearest))
+        implied = replace(moved, etp=max(moved.tp // moved.ep, 1))
+        assert keeps_all(model, table([moved, implied]), rules).any(), (layout, broken)

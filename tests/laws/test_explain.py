@@ -238,7 +238,7 @@ def test_a_layout_that_does_not_fit_explains_its_bytes():
 def test_more_paths_of_more_results_evaluate_to_their_number(chunk: int, record_property: Any):
     draw = SystemRandom()
     for _ in range(10):
-        explained(draw.randrange(2**48), draw, 10)
+        assert explained(draw.randrange(2**48), draw, 10)
     record_property("cases", 100)
 
 

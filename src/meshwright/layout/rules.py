@@ -150,13 +150,14 @@ def _given_up(model: Model, row: Layouts, most: int, rules: Sequence[Rule]) -> s
         probe = _with(row, given)
         broken = [rule for rule in rules if not rule.keeps(model, probe)[0]]
         if not broken:
-            return ",".join(_fields(given))
+            return _spelled_fields(given)
         read = [name for rule in broken for name in (rule.axis, *rule.reads) if name in _PLAIN and name not in given]
         left = [name for name in read if probe.columns[name].tolist()[0] != _PLAIN[name]]
         if not left:
             others = {name: value for name, value in given.items() if name != broken[0].axis}
             whole = _nearest_whole(model, _with(row, others), broken[0], most, rules)
-            return None if whole is None else ",".join((*_fields(others), whole))
+            found = [] if whole is None else [item.split("=") for item in whole.split(",")]
+            return _spelled_fields(others | dict(found)) if found else None
         given[left[0]] = _PLAIN[left[0]]
     return None
 
@@ -165,8 +166,8 @@ def _with(row: Layouts, given: Mapping[str, Any]) -> Layouts:
     return row.changed({name: np.array([value], row.columns[name].dtype) for name, value in given.items()})
 
 
-def _fields(given: Mapping[str, Any]) -> list[str]:
-    return [f"{name}={str(value).lower()}" for name, value in given.items()]
+def _spelled_fields(given: Mapping[str, Any]) -> str:
+    return ",".join(f"{name}={str(value).lower()}" for name, value in given.items())
 
 
 def keeps(model: Model, layouts: Layouts, rules: Sequence[Rule]) -> Bools:

@@ -129,8 +129,9 @@ class Model:
     notes: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
-        """Of a few fields, as it is asked often; models that differ in the others are told apart by comparison."""
-        return hash((self.name, self.hidden, self.vocab, len(self.groups)))
+        """Each kind once, however many groups have it: caches ask often, and what-ifs differ in sizes of kinds."""
+        counts = tuple(group.count for group in self.groups)
+        return hash((self.name, self.hidden, self.vocab, self.weights, self.kv, counts, self.kinds))
 
     @property
     def layers(self) -> int:
@@ -140,8 +141,7 @@ class Model:
     @property
     def kinds(self) -> tuple[Block, ...]:
         """The distinct blocks, in order of first use."""
-        objects = {id(group.block): group.block for group in self.groups}  # few, where `sharing` made them so
-        return tuple(dict.fromkeys(objects.values()))
+        return tuple(dict.fromkeys(self._objects().values()))
 
     @property
     def kind_of_layer(self) -> tuple[int, ...]:
@@ -160,9 +160,12 @@ class Model:
 
     def _kind_of_object(self) -> dict[int, int]:
         """The index in `kinds` of each block object, by its identity."""
-        objects = {id(group.block): group.block for group in self.groups}
-        index = {block: place for place, block in enumerate(dict.fromkeys(objects.values()))}
-        return {identity: index[block] for identity, block in objects.items()}
+        index = {block: place for place, block in enumerate(self.kinds)}
+        return {identity: index[block] for identity, block in self._objects().items()}
+
+    def _objects(self) -> dict[int, Block]:
+        """The blocks by identity: comparing objects is cheap, and `sharing` leaves few of them."""
+        return {id(group.block): group.block for group in self.groups}
 
     def format_of(self, tensor: Tensor) -> Format:
         """The format a weight is stored in."""

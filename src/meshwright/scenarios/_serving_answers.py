@@ -63,13 +63,12 @@ LEFT_OUT: Final = (
     "what software adds to an exchange: by formula it is wires alone, a bound; libraries take a multiple at a few KiB",
     ENUMERATED,
 )
-_SKEW: Final = "skewed routing"
-EXPERTS_LEFT_OUT: Final = (
-    f"{_SKEW}, unless --expert-reads gives it: rows choose experts uniformly and independently",
-    "the busiest group of ep beyond a lower bound: what one row's busiest group has, and others are expected to add",
-)
+SKEW_LEFT_OUT: Final = "skewed routing, unless --expert-reads gives it: rows choose experts uniformly and independently"
 ROUTED_LEFT_OUT: Final = (
-    "routing: how a row's choices depend on each other, and rows on rows; layers count at the mean of their loads",
+    "routing: how a row's choices depend on each other, and rows on rows; layers count at the mean of their loads"
+)
+BUSIEST_LEFT_OUT: Final = (
+    "the busiest group of ep beyond a lower bound: what one row's busiest group has, and others are expected to add"
 )
 COPIES_ENUMERATED: Final = (
     "layouts that were not enumerated: only replicas x dp_replicate x tp x pp (x ep over the ranks of a stage) on"
@@ -94,9 +93,8 @@ def left_out(
     layouts: Layouts,
 ) -> tuple[str, ...]:
     """What no serving plan models, what this one does not (`own`), and what a mixture adds, or cp."""
-    experts = EXPERTS_LEFT_OUT if has_experts(model) else ()
-    if isinstance(options.expert_reads, (tuple, RoutedReads)):
-        experts = (*(text for text in experts if not text.startswith(_SKEW)), *ROUTED_LEFT_OUT)
+    given = isinstance(options.expert_reads, (tuple, RoutedReads))
+    experts = (ROUTED_LEFT_OUT if given else SKEW_LEFT_OUT, BUSIEST_LEFT_OUT) if has_experts(model) else ()
     copies = COPIES_LEFT_OUT if int(layouts.degree("dp_replicate").max(initial=1)) > 1 else ()
     told = tuple(COPIES_ENUMERATED if copies and text == ENUMERATED else text for text in LEFT_OUT)
     context = context_left_out(model) if has_context(layouts) else ()

@@ -297,7 +297,7 @@ def _same_item(traced: Sequence[Any], saved: Sequence[Any], place: int) -> Any:
         return traced[place]
     if "id" in saved[place]:
         named = [item for item in traced if _child(item, "id") == saved[place]["id"]]
-        if len(named) <= 1 and sum(item["id"] == saved[place]["id"] for item in saved) == 1:
+        if len(named) <= 1 and [item.get("id") for item in saved].count(saved[place]["id"]) == 1:
             return named[0] if named else None
     wanted = {name: item for name, item in saved[place].items() if isinstance(item, (str, int))}
     own = traced[place : place + 1]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from meshwright.base.errors import ModelError
+from meshwright.base.parse import put_path
 from meshwright.cost.model_flops import active_parameters
 from meshwright.model.feed_forwards import Dense, Experts
 from meshwright.model.formats import BF16, fp8_block
@@ -23,6 +24,7 @@ from meshwright.model.model import (
     parameter_bytes,
     parameter_counts,
 )
+from meshwright.model.reader import read_model
 from meshwright.model.tensors import Dim
 from meshwright.workload.feed_forward import products
 
@@ -52,6 +54,18 @@ def test_blocks_in_a_row_are_one_group_and_equal_blocks_one_kind():
     assert model.kinds == (WINDOW_BLOCK, FULL_BLOCK)
     assert model.kind_of_layer == (0, 0, 1, 0)
     assert model.kind_counts == (3, 1)
+
+
+def test_equal_models_have_one_hash_whatever_blocks_they_share_and_sizes_of_kinds_tell_others_apart():
+    """Many groups of few kinds; what-ifs of a size would else meet in one place of every cache."""
+    model = read_model("moonshotai/Kimi-K3")
+    again = replace(model, groups=tuple(replace(group, block=replace(group.block)) for group in model.groups))
+    assert len({id(group.block) for group in model.groups}) == len(model.kinds) < len(model.groups)
+    assert len({id(group.block) for group in again.groups}) == len(model.groups)
+    assert (again, hash(again), again.kinds) == (model, hash(model), model.kinds)
+    assert (again.kind_of_layer, again.kind_counts) == (model.kind_of_layer, model.kind_counts)
+    wider = [put_path(model, "groups.1.block.feed_forward.intermediate", size) for size in range(64, 128)]
+    assert len({hash(item) for item in wider}) == len(wider)
 
 
 def test_a_model_without_layers_is_refused():

@@ -112,13 +112,14 @@ class Attention:
         """None."""
         return ()
 
-    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:  # noqa: ARG002 - none is fused
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
         """Queries, keys and values, scores, and the output; norms and a gate where it has them.
 
         Materialised products copy keys and values to every query head. Source: transformers 5.24, Qwen3Attention and
         eager_attention_forward; Dao, "FlashAttention-2" (arXiv 2307.08691), algorithm 1.   Raises MOD030 for keys and
         values of another layer.
         """
+        del elementwise  # a gate is a product by itself, and norms are listed apart
         if self.shared_kv:
             cause = f"saved activations of {self.kind} over another layer's keys are not modelled"
             raise ModelError(30, cause, "inspect, fit and plan serve take this model")

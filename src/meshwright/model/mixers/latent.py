@@ -141,8 +141,9 @@ class LatentAttention:
         """None."""
         return ()
 
-    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:  # noqa: ARG002 - no kernel joins
+    def training(self, hidden: int, kernel: AttentionKernel, elementwise: Elementwise) -> Training:
         """As `_latent_training` says."""
+        del elementwise  # norms are listed apart
         return latent_training(self, hidden, kernel)
 
     def _form(self, form: Form) -> Form:
