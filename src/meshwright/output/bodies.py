@@ -136,7 +136,7 @@ class EngineBudget(TypedDict):
     inside what it shares out or beside it.   loading_gpu_memory_utilization: the share at which weights are loaded and
     nothing is left; at the least one a longest request fits.   kv_bytes_per_token: by the engine's count.
     activations_bytes: of a computed reserve, those of its largest step.   least_kv_bytes_per_token: what a position
-    adds where every window is full.
+    adds where every window is full.   request_blocks: of one request of max_model_len.
     """
 
     id: Name
@@ -167,6 +167,7 @@ class EngineBudget(TypedDict):
     least_kv_bytes_per_token: Amount
     kv_blocks: Count | None
     kv_tokens: Count | None
+    request_blocks: Count | None
     max_model_len: Count | None
     max_concurrency: Amount | None
 

@@ -123,6 +123,7 @@ def _counted(pages: Paging, options: EngineOptions, available: Any, longest: int
     blocks = pages.fitting(maximum(available, 0)) if options.kv_blocks is None else options.kv_blocks
     per_request = None if longest is None else pages.of_request(longest)
     return {
+        "request_blocks": per_request,
         "kv_block_bytes": pages.block_bytes,
         "layer_groups": pages.groups,
         "kv_bytes_per_token": pages.groups * pages.block_bytes / block,
@@ -141,6 +142,7 @@ _UNKNOWN: Final[Mapping[str, Any]] = dict.fromkeys(
         "kv_bytes_per_token",
         "kv_blocks",
         "kv_tokens",
+        "request_blocks",
         "max_concurrency",
         "wanted",
         "taken",
@@ -300,10 +302,11 @@ def engine_notes(model: Model, block: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def engine_exclusion(block: Mapping[str, Any]) -> Excluded | None:
+def engine_exclusion(block: Mapping[str, Any], options: EngineOptions) -> Excluded | None:
     """Why the engine refuses to start, or fails at its start.
 
-    Weights beyond its budget, too little left for what it does not count, or no room for one longest request.
+    Weights beyond its budget, too little left for what it does not count, or no room for one longest request. Where
+    bytes or blocks of KV are stated the share decides neither of the last two, and the nearest is so many of them.
     """
     least = block["least_gpu_memory_utilization"] or block["loading_gpu_memory_utilization"]
     nearest = f"gpu-memory-utilization={_rounded_up(least):.4f}" if least is not None and least <= 1 else None
@@ -312,27 +315,44 @@ def engine_exclusion(block: Mapping[str, Any]) -> Excluded | None:
         reason = f"{block['name']}: weights and reserve take {over} more than its budget"
         return Excluded(code="ENG003", reason=reason, nearest=nearest, limit="engine budget")
     if block["free_outside_bytes"] < block["outside_low_bytes"]:
-        return _crowded(block)
+        return _crowded(block, options)
     tokens, longest = block["kv_tokens"], block["max_model_len"]
     if block["max_concurrency"] is None or block["max_concurrency"] >= 1:
         return None
     reason = f"{block['name']} has room for {tokens} KV tokens, and one request may take {longest}"
+    if _taken(block, options) is not None:
+        nearest = _stated_as(options, block["request_blocks"] * block["kv_block_bytes"], block)
     return Excluded(code="ENG004", reason=reason, nearest=nearest or f"context={tokens}", limit="engine budget")
 
 
-def _crowded(block: Mapping[str, Any]) -> Excluded:
-    """A share that leaves less than the least that the engine takes without counting it."""
+def _crowded(block: Mapping[str, Any], options: EngineOptions) -> Excluded:
+    """A share, or stated KV, that leaves less than the least that the engine takes without counting it."""
     low, high = (show_bytes(float(block[f"outside_{end}_bytes"])) for end in ("low", "high"))
-    left, share = block["free_outside_bytes"], block["gpu_memory_utilization"]
+    left, taken = block["free_outside_bytes"], _taken(block, options)
     room = f"leaves {show_bytes(float(left))}" if left >= 0 else f"takes {show_bytes(float(-left))} too much"
-    reason = f"{block['name']} at {share:g} {room}, and {low} to {high} are taken outside what it counts"
-    safe = block["largest_safe_gpu_memory_utilization"]
-    return Excluded(
-        code="ENG027",
-        reason=reason,
-        nearest=f"gpu-memory-utilization={safe:g}" if safe > 0 else None,
-        limit="engine budget",
-    )
+    if taken is None:
+        asked, safe = f"at {block['gpu_memory_utilization']:g}", block["largest_safe_gpu_memory_utilization"]
+        nearest = f"gpu-memory-utilization={safe:g}" if safe > 0 else None
+    else:
+        asked = f"with {show_bytes(float(taken))} for KV"
+        nearest = _stated_as(options, taken + left - block["outside_high_bytes"], block)
+    reason = f"{block['name']} {asked} {room}, and {low} to {high} are taken outside what it counts"
+    return Excluded(code="ENG027", reason=reason, nearest=nearest, limit="engine budget")
+
+
+def _taken(block: Mapping[str, Any], options: EngineOptions) -> Any:
+    """Bytes for KV as they are stated, by themselves or as blocks; None where the share decides."""
+    if options.kv_blocks is not None:
+        return options.kv_blocks * block["kv_block_bytes"]
+    return options.kv_cache_memory
+
+
+def _stated_as(options: EngineOptions, size: Any, block: Mapping[str, Any]) -> str | None:
+    """So many bytes for KV, as they were stated; None where there are none."""
+    if options.kv_blocks is None:
+        return f"kv-cache-memory={size}B" if size > 0 else None
+    blocks = size // block["kv_block_bytes"]
+    return f"kv-blocks={blocks}" if blocks > 0 else None
 
 
 def _rounded_up(share: float) -> float:

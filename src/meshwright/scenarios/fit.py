@@ -103,8 +103,8 @@ def fit(model: Model, system: System, layout: Layout, options: FitOptions) -> Re
     memory = memory_row(ledger, 0, system, counted=options.context > 0) | reserve_row(computed, 0)
     memory |= _whole(model, system, layout, ledger, options.shards) | _engine(model, system, layout, options)
     memory |= by_length(model, system, layout, options, options.context)
-    if refused is None and "engine" in memory:
-        refused = engine_exclusion(memory["engine"])
+    if refused is None and options.engine is not None:
+        refused = engine_exclusion(memory["engine"], options.engine)
     enough = memory["per_rank_bytes"] <= memory["capacity_bytes"]
     fits = enough and refused is None
     candidate = Candidate(

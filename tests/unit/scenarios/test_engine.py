@@ -149,6 +149,31 @@ def test_stated_blocks_that_leave_no_room_beside_them_are_refused():
     assert result.candidates[0].excluded.code == "ENG027"
 
 
+@pytest.mark.parametrize(
+    ("stated", "code"),
+    [
+        ({"kv_blocks": 378}, "ENG004"),
+        ({"kv_cache_memory": "100 MiB"}, "ENG004"),
+        ({"kv_blocks": 12_000}, "ENG027"),
+        ({"kv_cache_memory": "30 GiB"}, "ENG027"),
+        ({"kv_cache_memory": "100 MiB", "kv_blocks": 12_000}, "ENG027"),
+    ],
+)
+def test_of_stated_kv_the_nearest_is_kv_which_the_engine_takes_and_no_share(stated, code):
+    asked = {"name": "vllm", "reserve": "3 GiB", **stated}
+    refused = _fit(context=8192, engine=asked).candidates[0].excluded
+    name, _, value = refused.nearest.partition("=")
+    assert (refused.code, name) == (code, "kv-blocks" if "kv_blocks" in stated else "kv-cache-memory")
+    key = name.replace("-", "_")
+    found = _fit(context=8192, engine={**asked, key: int(value) if key == "kv_blocks" else value})
+    assert found.verdict.answer == "yes"
+    low, high = (found.body["memory"]["engine"][item] for item in ("request_blocks", "kv_blocks"))
+    assert low == 512 <= high
+    if code == "ENG004":
+        less = int(value) - 1 if key == "kv_blocks" else f"{int(value.removesuffix('B')) - 1}B"
+        assert _fit(context=8192, engine={**asked, key: less}).candidates[0].excluded.code == "ENG004"
+
+
 def test_a_share_of_all_memory_leaves_nothing_for_what_the_engine_does_not_count():
     result = _fit(context=8192, engine={"name": "vllm", "gpu_memory_utilization": "1.0", "reserve": "3 GiB"})
     engine, excluded = result.body["memory"]["engine"], result.candidates[0].excluded
