@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from meshwright.base.numbers import where
-from meshwright.base.traced import named, values
+from meshwright.base.traced import named
 from meshwright.cost.context import (
     context_exchanges,
     expanded_of_rank,
@@ -27,6 +27,7 @@ from meshwright.layout.ownership import fullest_sizes, local_elements, local_sam
 from meshwright.workload.attention import score_flops
 from meshwright.workload.context_split import RING_OF_ZIGZAG, ContextPlan
 from meshwright.workload.expert_reach import routed_load
+from meshwright.workload.messages import has_message
 from meshwright.workload.operators import FormChoice, Operator, form_of, operators
 
 if TYPE_CHECKING:
@@ -122,9 +123,9 @@ def estimate_step(model: Model, system: System, layouts: Layouts, batch: Batch, 
 
 
 def _called_s(message: Message, exchange: Exchange, layouts: Layouts) -> Any:
-    """Seconds of all calls of a step; none where a row has no such exchange, whatever its algorithm permits there."""
-    count = calls(message, layouts)
-    return where(values(count) > 0, exchange.seconds * count, np.zeros(1))
+    """Seconds of all calls of a step; none where a row has no such group, whatever its algorithm permits there."""
+    seconds = exchange.seconds * calls(message, layouts)
+    return seconds if message.boundary else where(has_message(message, layouts), seconds, np.zeros(1))
 
 
 def _attention_s(work: tuple[Work, ...]) -> dict[int, Floats]:
